@@ -169,12 +169,6 @@ def test_gpus_are_whole_and_equal_in_request_and_limit(
     assert words in refusal(lambda: admitted(cluster, pod))
 
 
-@pytest.mark.parametrize("gpus", [0.5, "500m", "1"])
-def test_a_stack_cannot_request_a_fraction_of_a_gpu(gpus: object) -> None:
-    (problem,) = errors(with_team(training={"j": job(gpus=gpus)}))
-    assert problem.startswith(f"teams.a.training.j.gpus: {gpus} is not an integer")
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -285,7 +285,7 @@ def test_objects_of_a_part_use_the_provider_of_its_cluster() -> None:
     assert used == {provider.urn}
 
 
-def test_a_divided_environment_is_not_deployed_as_one_stack() -> None:
+def test_a_divided_environment_is_deployed_by_known_parts() -> None:
     source, _ = divided("example-tree")
     with pytest.raises(pulumi.RunError) as refused:
         render(ROOT, project="gpu-tenancy", stack="example-tree", config=to_config(source))
@@ -293,10 +293,6 @@ def test_a_divided_environment_is_not_deployed_as_one_stack() -> None:
         "split: example-tree is divided into the stacks example-tree.tenancy;"
         " run `tenancy up example-tree`, or remove split"
     )
-
-
-def test_an_unknown_part_is_refused_with_the_known_ones() -> None:
-    source, _ = divided("example-tree")
     with pytest.raises(pulumi.RunError, match=r"cohort\.gone is not a part of example-tree; known: tenancy;"):
         rendered_part("example-tree", source, "cohort.gone")
 

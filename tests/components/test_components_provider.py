@@ -335,19 +335,14 @@ def test_a_whole_section_that_is_unknown_is_named(running: Plugin) -> None:
     assert [one.type for one in made.registrations] == ["gpu-tenancy:index:Platform"]
 
 
-def test_a_preview_reports_problems_beside_an_unknown_value(running: Plugin) -> None:
-    sections = stack()
-    sections["pools"]["h100"]["nodes"] = output()
-    sections["pools"]["a100"]["nodes"] = -1
-    refused = running.refusal("Tenancy", sections, preview=True)
-    assert [path for path, _ in refused.problems] == ["pools.a100.nodes"]
-
-
-def test_a_value_that_a_deployment_does_not_know_is_an_error(running: Plugin) -> None:
+def test_an_unknown_value_is_an_error_in_a_deployment(running: Plugin) -> None:
     sections = stack()
     sections["pools"]["h100"]["nodes"] = output()
     refused = running.refusal("Tenancy", sections)
     assert refused.problems == [("pools.h100.nodes", "is unknown; pass a value that is known in a deployment")]
+    sections["pools"]["a100"]["nodes"] = -1
+    refused = running.refusal("Tenancy", sections, preview=True)
+    assert [path for path, _ in refused.problems] == ["pools.a100.nodes"]
 
 
 # Secrets

@@ -287,7 +287,7 @@ def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> b
     return "probe" in {each.name for each in simulation.settled().admitted}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(worlds())
 def test_quota_arithmetic_agrees_with_the_simulation(world: World) -> None:
     quotas = queues_of(world).quotas

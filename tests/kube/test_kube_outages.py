@@ -64,18 +64,12 @@ def test_transient_failures_are_retried(
     assert {one.action for one in apply(behind, [wave], inventory)} == {"unchanged"}
 
 
-def test_retry_after_is_respected(behind: Cluster, proxy: Proxy, namespace: str) -> None:
-    proxy.first(1, Fault(429, (("Retry-After", "1"),)))
+@pytest.mark.parametrize("after", ["1", "3600"])  # an hour is too long
+def test_retry_after_is_respected_for_a_minute(behind: Cluster, proxy: Proxy, namespace: str, after: str) -> None:
+    proxy.first(1, Fault(429, (("Retry-After", after),)))
     behind.apply(a_config_map("settings", namespace))
     first, second = proxy.times("PATCH")
-    assert second - first >= 1
-
-
-def test_a_server_cannot_have_clients_wait_for_an_hour(behind: Cluster, proxy: Proxy, namespace: str) -> None:
-    proxy.first(1, Fault(429, (("Retry-After", "3600"),)))
-    began = time.monotonic()
-    behind.apply(a_config_map("settings", namespace))
-    assert time.monotonic() - began < 60
+    assert 1 <= second - first < 60
 
 
 def test_a_possibly_created_object_is_not_created_again(behind: Cluster, proxy: Proxy, namespace: str) -> None:

@@ -36,7 +36,7 @@ from gpu_tenancy.kueue.candidate_cache import CandidateCache
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
 SLOW = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 QUEUES = ("a", "b", "c", "d")
 GROUPS = ("left", "right")

@@ -15,7 +15,7 @@ from gpu_tenancy.kueue.replay import Arrival, Replay, ReplayedJob
 
 HOUR = 3_600_000
 TIRELESS = 10**12
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass

@@ -59,10 +59,6 @@ def one(sections: Data) -> str:
     return problem
 
 
-def test_a_valid_stack_has_no_errors() -> None:
-    assert errors(stack()) == []
-
-
 def test_long_lists_of_names_show_the_nearest_five() -> None:
     flavors = [f"flavor-{letter}" for letter in "abcdefgh"]
     assert listed("flavor-h", flavors) == ", ".join(flavors)

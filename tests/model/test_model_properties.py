@@ -24,7 +24,7 @@ from gpu_tenancy.simulation.stage import Moment, play
 Drawn: TypeAlias = st.SearchStrategy[Data]
 GROUPS = ["g1", "g2", "g3"]
 TEAMS = ["a", "b", "c", "d"]
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -208,7 +208,7 @@ def test_any_section_is_refused_with_errors_or_planned(sections: Data) -> None:
 H100 = Measure("h100", GPU)
 CPUS = Measure("cpu", CPU)
 Scenario: TypeAlias = tuple[Tree, tuple[Moment, ...]]
-SLOW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

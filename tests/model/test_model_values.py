@@ -286,7 +286,7 @@ _TOKENS = [
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(_TOKENS), st.text(max_size=3)), max_size=40))
 def test_any_text_is_a_stack_or_an_error(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
     file = tmp_path_factory.getbasetemp() / "Pulumi.any.yaml"
@@ -317,7 +317,7 @@ _DATA = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(_SECTIONS), _DATA, max_size=4))
 def test_any_values_of_a_section_are_a_stack_or_an_error(sections: Data) -> None:
     valid: Data = {"cluster": {"cloud": "existing"}, "pools": {"h100": pool()}, "teams": {"a": team()}}

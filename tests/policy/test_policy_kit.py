@@ -319,12 +319,6 @@ def test_hides_secrets_and_their_pieces_but_no_common_words(kept: object, text: 
     assert secrets.hide(text) == shown
 
 
-def test_what_is_kept_as_a_whole_is_not_hidden_in_pieces() -> None:
-    secrets = Secrets()
-    secrets.keep("quay.io/team", whole=True)
-    assert secrets.hide("quay.io/team of team") == "[secret] of team"
-
-
 def test_hides_secrets_of_other_resources() -> None:
     other = Sample("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": secret("runner-7f")}}, "account")
     client = PackClient().analyze_stack(deployment(account="runner-7f-a"), other)

@@ -140,20 +140,14 @@ def found(rule: AnyRule, sample: Sample) -> set[str]:
     return {finding.outcome for finding in findings(rule, {"it": sample})}
 
 
-@pytest.mark.parametrize("violation", _ANYWHERE)
+@pytest.mark.parametrize("violation", [*_ANYWHERE, "part of a GPU"])
 @pytest.mark.parametrize("kind", ALL)
 def test_a_violation_is_found_in_a_pod_of_any_kind(kind: str, violation: str) -> None:
     rule = RULES[VIOLATIONS[violation][0]]
     assert found(rule, given(kind)) == set()
     assert found(rule, given(kind, violation)) == {"broken"}
-    assert found(rule, given(kind, violation, "kube-system")) == set()
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_parts_of_a_gpu_are_found_in_every_namespace(kind: str) -> None:
-    rule = RULES["gpu-request-equals-limit"]
-    assert found(rule, given(kind)) == set()
-    assert found(rule, given(kind, "part of a GPU")) == {"broken"}
+    in_every_namespace = {"broken"} if violation == "part of a GPU" else set[str]()
+    assert found(rule, given(kind, violation, "kube-system")) == in_every_namespace
 
 
 TEMPLATE: Final = manifest(f"""
