@@ -494,31 +494,18 @@ def changed(cluster: Cluster, deployed: Waves, kind: str, patch: Any, name: str 
 
 # Kind, patch (None for a deletion), and missing guards then.
 Weaker: TypeAlias = tuple[str, Any, dict[tuple[str, str], str]]
+ACTIONS: Final = "spec.validationActions[0] differs"
+RULES: Final = "spec.matchConstraints.excludeResourceRules differs"
+JOBS: Final = {"apiGroups": ["batch"], "apiVersions": ["*"], "operations": ["*"], "resources": ["jobs"]}
 WEAKER: list[Weaker] = [
     (BINDING[0], None, {BINDING: "missing", GUARD: "accepted"}),
-    (
-        BINDING[0],
-        {"spec": {"validationActions": ["Audit"]}},
-        {BINDING: "spec.validationActions[0] differs", GUARD: "accepted"},
-    ),
-    (
-        BINDING[0],
-        {"spec": {"validationActions": ["Warn"]}},
-        {BINDING: "spec.validationActions[0] differs", GUARD: "warning"},
-    ),
+    (BINDING[0], {"spec": {"validationActions": ["Audit"]}}, {BINDING: ACTIONS, GUARD: "accepted"}),
+    (BINDING[0], {"spec": {"validationActions": ["Warn"]}}, {BINDING: ACTIONS, GUARD: "warning"}),
     (POLICY[0], None, {POLICY: "missing", GUARD: "accepted"}),
     (
         POLICY[0],
-        {
-            "spec": {
-                "matchConstraints": {
-                    "excludeResourceRules": [
-                        {"apiGroups": ["batch"], "apiVersions": ["*"], "operations": ["*"], "resources": ["jobs"]}
-                    ]
-                }
-            }
-        },
-        {POLICY: "spec.matchConstraints.excludeResourceRules differs", GUARD: "accepted"},
+        {"spec": {"matchConstraints": {"excludeResourceRules": [JOBS]}}},
+        {POLICY: RULES, GUARD: "accepted"},
     ),
 ]
 

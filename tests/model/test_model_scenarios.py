@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from builders import Data, h100, play_scenario, server, stack, team, tree_of
 
 from gpu_tenancy.model.plan.shares import Tree
@@ -132,53 +133,17 @@ def test_the_reason_of_a_pending_job_has_units_and_its_flavor(tmp_path: Path) ->
     assert why["gpus"] == "insufficient quota for nvidia.com/gpu in flavor h100, request > maximum capacity (17 > 8)"
 
 
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [
-        ("finish: [never]", "finish[0]: never is not a running or pending job; none exist"),
-        ("submit: [{name: j, team: x}]", "submit[0].team: x is not a known team; known: a, b, c"),
-        ("submit: [{name: j, team: c}]", "submit[0].flavor: missing; team c has a100 and h100; set one of them"),
-        (
-            "submit: [{name: j, team: a, flavor: h10}]",
-            "submit[0].flavor: h10 is not a known flavor; did you mean 'h100'? Known: a100, cpu, h100",
-        ),
-        (
-            "submit: [{name: j, team: a, flavor: cpu, gpus: 1}]",
-            "submit[0].flavor: cpu has no GPUs, but the job requests 1; set gpus to 0",
-        ),
-        (
-            "submit: [{name: j, team: a, priority: hi}]",
-            "submit[0].priority: hi is not a known priority class; did you mean 'high'? Known: ",
-        ),
-        (
-            "submit: [{name: j, team: a}, {name: j, team: a}]",
-            "submit[1].name: j is already the name of a job; finish that job first, or use",
-        ),
-        (
-            "submit: [{name: j, team: a, jobs: 2}, {name: j-2, team: a}]",
-            "submit[1].name: j-2 is already the name of a job; finish that job first, or use",
-        ),
-        (
-            "submit: [{name: j, team: a, jobs: 1001}]",
-            "submit[0].jobs: 1001 must be at most 1000; jobs: Number of such jobs, each admitted on its own",
-        ),
-        (
-            "submit: [{name: J, team: a}]",
-            "submit[0].name: J is not a valid workload name: a Service and the pods of a job get this name; use",
-        ),
-        ("submit: [{team: a}]", "submit[0].name: missing; set it: Name of the job"),
-        ("submit: [{name: j, team: a, gpus: '8'}]", "submit[0].gpus: 8 must be an integer; gpus: GPUs"),
-        ("submit: [{name: j, team: a, pods: 0}]", "submit[0].pods: 0 must be at least 1; pods: Number of pods"),
-        ("submit: [{name: j, team: a, cpu: x}]", "submit[0].cpu: x is not an amount of CPU; set CPUs such"),
-        ("submits: []", "submits: unknown key; did you mean 'submit'? Known: finish, label, submit"),
-        ("finish: j", "finish: j must be a list; finish: Names of running or pending jobs that end"),
-    ],
-)
-def test_problems_of_a_scenario_have_their_place(tmp_path: Path, step: str, words: str) -> None:
+REFUSED: list[dict[str, str]] = yaml.safe_load(Path(__file__).with_name("scenarios.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.get("step", case.get("text")))
+def test_problems_of_a_scenario_have_their_place(tmp_path: Path, case: dict[str, str]) -> None:
+    text = case["text"] if "text" in case else f"steps: [{{{case['step']}}}]"
     with pytest.raises(ScenarioError) as error:
-        told(tmp_path, tree_of(sections()), f"steps: [{{{step}}}]")
+        told(tmp_path, tree_of(sections()), text)
     (line,) = error.value.lines
-    assert line.startswith(f"{tmp_path / 'scenario.yaml'}:1: steps[0].{words}")
+    place = "" if "text" in case else ":1: steps[0]."
+    assert line.startswith(f"{tmp_path / 'scenario.yaml'}{place}{case['words']}")
 
 
 def test_all_problems_of_a_scenario_are_reported_with_lines(tmp_path: Path) -> None:
@@ -204,22 +169,6 @@ step: []
         "8: steps[2].finish[2]: never is not a running or pending job; none exist",
         "9: step: unknown key; did you mean 'steps'? Known: steps",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("steps: [", ":1: invalid YAML: "),
-        ("- one", ": must be a mapping; add steps, each with submit and finish"),
-        ("", ": must be a mapping; add steps, each with submit and finish"),
-        ("{}", ":1: steps: missing; set it: The steps, in order"),
-        ("steps: \u0007", ":1: contains the invisible character U+0007; remove it"),
-    ],
-)
-def test_an_invalid_scenario_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(ScenarioError) as error:
-        told(tmp_path, tree_of(sections()), text)
-    assert str(error.value).startswith(f"{tmp_path / 'scenario.yaml'}{words}")
 
 
 @pytest.mark.parametrize(
