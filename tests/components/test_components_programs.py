@@ -1,4 +1,4 @@
-"""Components in foreign programs, registrations of a large stack, and images of components."""
+"""Objects of stacks by the tables in `cases`, components in foreign programs, and registrations of a large stack."""
 
 import re
 import sys
@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 
 import pytest
 from builders import GPU, Data, job, pool, server, stack, team
-from components_builders import HEADER, Program, program
+from components_builders import HEADER, Program, program, program_once
+from object_cases import Case, cases
 from pulumi.runtime.proto import resource_pb2
 from repository import ROOT
 
@@ -85,7 +86,7 @@ provider = open_cluster("cluster", made.cluster).kubernetes
 
 
 def alone(kind: str, sections: Data = ALL) -> Program:
-    return program(sections, f"{IMPORTS}\n{COMPONENTS[kind]}")
+    return program_once(sections, f"{IMPORTS}\n{COMPONENTS[kind]}")
 
 
 EXPECTED = {
@@ -319,3 +320,8 @@ def test_components_name_no_other_image() -> None:
         if ("." in image.partition("/")[0] and "/" in image) or image.endswith(":fixed")
     }
     assert found == {KUBECTL, KUBECTL_AND_SHELL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed"}
+
+
+@pytest.mark.parametrize("case", cases(Path(__file__).parent / "cases"))
+def test_objects_of_a_stack(case: Case) -> None:
+    case.verify()

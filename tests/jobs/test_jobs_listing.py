@@ -1,6 +1,9 @@
-"""The jobs of a team: order, places, pods and use of GPUs."""
+"""The jobs of a team: order, places, pods, use of GPUs, and a folder of code in a job's object."""
 
+import os
+import subprocess
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +34,14 @@ from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.cluster.reading import Missing, State
 from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.jobs import overview
+from gpu_tenancy.jobs.job_files import LARGEST, packed
 from gpu_tenancy.jobs.jobs import Jobs
 from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, read_gpu_use, together
 from gpu_tenancy.jobs.listing import data, listing, require_readable, shown, with_gpu_use
 from gpu_tenancy.jobs.overview import UseRow, chosen, of_jobs, of_pods, rows, used
 from gpu_tenancy.jobs.requeueing import as_submitted
+from gpu_tenancy.jobs.submitting import Wish, job_of
+from gpu_tenancy.model.manifests.pods import ANNOTATION, STAYS, unpacking
 from gpu_tenancy.model.names import USER
 
 NOW = datetime(2026, 1, 21, tzinfo=UTC)
@@ -477,3 +483,89 @@ def test_the_table_fits_80_columns_with_what_gpus_do() -> None:
     assert told.split()[-5:] == ["90", "%", "488Gi", "of", "640Gi"]
     assert unknown.split()[-2:] == ["?", "?"]
     assert left_out == "not shown, because the terminal is narrow: CPUs"
+
+
+IMAGE = "registry.example.com/ml/train:3.0.1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "project"
+    (found / "pkg" / "__pycache__").mkdir(parents=True)
+    (found / ".venv").mkdir()
+    for name in ("train.py", "pkg/model.py", "pkg/__pycache__/model.pyc", ".venv/lib.py", "data.bin"):
+        (found / name).write_text(f"print('{name}')\n", encoding="utf-8")
+    (found / "run.sh").write_text('#!/bin/sh\necho "$PWD:$*"\n', encoding="utf-8")
+    (found / "run.sh").chmod(0o755)
+    (found / "link.py").symlink_to("train.py")
+    return found
+
+
+def unpacked(code: str, tmp_path: Path, *command: str) -> tuple[str, set[str]]:
+    """Runs a command as the container of a pod would, with folders of this machine."""
+    there = tmp_path / "container"
+    there.mkdir()
+    (tmp_path / "archive").write_text(code, encoding="utf-8")
+    shell, option, script, *rest = unpacking(command)
+    script = script.replace("/gpu-tenancy/code", str(tmp_path / "archive")).replace("cd /code", f"cd {there}")
+    done = subprocess.run([shell, option, script, *rest], capture_output=True, text=True, check=True)
+    files = {str(Path(above, name).relative_to(there)) for above, _, names in os.walk(there) for name in names}
+    return done.stdout.replace(str(there), "THERE"), files
+
+
+@pytest.mark.process
+def test_the_command_runs_where_the_code_is_unpacked(folder: Path, tmp_path: Path) -> None:
+    output, files = unpacked(packed(folder), tmp_path, "./run.sh", "--lr", "0.1 x")
+    assert output == "THERE:--lr 0.1 x\n"
+    assert files == {"train.py", "pkg/model.py", "data.bin", "run.sh", "link.py"}
+
+
+@pytest.mark.process
+def test_a_work_tree_of_git_leaves_out_what_git_ignores(folder: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / ".gitignore").write_text("*.bin\n.venv/\n__pycache__/\n", encoding="utf-8")
+    _, files = unpacked(packed(folder), tmp_path, "true")
+    assert files == {"train.py", "pkg/model.py", "run.sh", "link.py", ".gitignore"}
+
+
+@pytest.mark.process
+def test_the_same_files_are_the_same_text(folder: Path) -> None:
+    first = packed(folder)
+    os.utime(folder / "train.py", (1, 1))
+    assert packed(folder) == first
+
+
+@pytest.mark.process
+def test_what_is_too_large_or_no_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "weights").write_bytes(os.urandom(LARGEST + 1))
+    with pytest.raises(ConsoleError) as error:
+        packed(folder)
+    assert "exceed 180 KiB; largest files: weights, " in error.value.what
+    assert "--mount" in error.value.fix
+    with pytest.raises(ConsoleError, match="is not a folder"):
+        packed(folder / "train.py")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConsoleError, match="has no files"):
+        packed(tmp_path / "empty")
+
+
+def test_pods_get_the_archive_as_a_file() -> None:
+    wish = Wish(IMAGE, ("python", "train.py"), "x", code="Y29kZQ==")
+    template = job_of(wish, "research", state())["spec"]["template"]
+    assert template["metadata"]["annotations"] == {**STAYS, ANNOTATION: "Y29kZQ=="}
+    (container,) = template["spec"]["containers"]
+    assert container["command"][-2:] == ["python", "train.py"]
+    assert {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]} == {
+        "code": "/code",
+        "code-archive": "/gpu-tenancy",
+    }
+    assert template["spec"]["volumes"][1]["downwardAPI"]["items"] == [
+        {"path": "code", "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}}
+    ]
+
+
+def test_code_needs_a_command_of_each_pod() -> None:
+    with pytest.raises(ConsoleError, match="no command"):
+        job_of(Wish(IMAGE, code="x"), "research", state())
+    with pytest.raises(ConsoleError, match="--framework ray"):
+        job_of(Wish(IMAGE, ("python",), code="x", framework="ray"), "research", state())
