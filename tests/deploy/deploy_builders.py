@@ -1,6 +1,8 @@
 """Environments, and the states of their Pulumi stacks."""
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from builders import Data, stack, team
@@ -9,7 +11,7 @@ from repository import ROOT
 from gpu_tenancy.deploy.states import ROOT as STACK_TYPE
 from gpu_tenancy.deploy.states import State
 from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.render import render
+from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.plan.environment import KEY
 from gpu_tenancy.model.source import Source, to_config
 
@@ -30,11 +32,16 @@ def sections(cluster: Data | None = None, /, *, split: bool = False, **cohorts: 
     )
 
 
+@cache
+def _rendered(content: str, part: str) -> Rendered:
+    config = {**to_config(Source(json.loads(content))), **({KEY: part} if part else {})}
+    return render(ROOT, project=PROJECT, stack=f"ml.{part}" if part else "ml", config=config, answers=ANSWERS)
+
+
 def state_of(content: Data, part: str = "") -> State:
     """The state after the first deployment of a part, or of all as one stack."""
     name = f"ml.{part}" if part else "ml"
-    config = {**to_config(Source(content)), **({KEY: part} if part else {})}
-    rendered = render(ROOT, project=PROJECT, stack=name, config=config, answers=ANSWERS)
+    rendered = _rendered(json.dumps(content), part)
     root = {"urn": f"urn:pulumi:{name}::{PROJECT}::{STACK_TYPE}::{PROJECT}-{name}", "custom": False, "type": STACK_TYPE}
     by_urn = {one.urn: one for one in rendered.registrations}
     ids = {urn: f"id-{number}" for number, urn in enumerate(by_urn)}
