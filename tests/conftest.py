@@ -42,7 +42,7 @@ from gpu_tenancy.model.source import Source
 
 pytest_plugins = ["layers"]
 # How long a draw takes decides no test: another run may keep the machine busy.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("untimed", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 
