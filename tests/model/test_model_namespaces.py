@@ -29,67 +29,46 @@ def queue(**changes: object) -> ClusterQueue:
     return ClusterQueue(replace(spec, **changes), ("a",))
 
 
-IN_A_PLAN: dict[str, tuple[Callable[[], object], str]] = {
-    "limits of an extended resource in a quota": (
-        lambda: ResourceQuota("b", {"limits.nvidia.com/gpu": 8}),
-        "ResourceQuota b: limits.nvidia.com/gpu is never counted; use requests.nvidia.com/gpu",
-    ),
-    "an extended resource in a quota without its prefix": (
-        lambda: ResourceQuota("b", {"nvidia.com/gpu": 8}),
-        "ResourceQuota b: nvidia.com/gpu is never counted; use requests.nvidia.com/gpu",
-    ),
-    "services under a priority scope": (
-        lambda: ResourceQuota("b", {"services": 8}, ("In", ("hi",))),
-        "ResourceQuota b: services is not supported with a PriorityClass scope; use only pods, cpu and memory",
-    ),
-    "storage under a priority scope": (
+UNCOUNTED = "is never counted; use requests.nvidia.com/gpu"
+UNSCOPED = "is not supported with a PriorityClass scope; use only pods, cpu and memory"
+ADDED = f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0"
+IN_A_PLAN: list[tuple[Callable[[], object], str]] = [
+    (lambda: ResourceQuota("b", {"limits.nvidia.com/gpu": 8}), f"ResourceQuota b: limits.nvidia.com/gpu {UNCOUNTED}"),
+    (lambda: ResourceQuota("b", {"nvidia.com/gpu": 8}), f"ResourceQuota b: nvidia.com/gpu {UNCOUNTED}"),
+    (lambda: ResourceQuota("b", {"services": 8}, ("In", ("hi",))), f"ResourceQuota b: services {UNSCOPED}"),
+    (
         lambda: ResourceQuota("b", {"requests.storage": 8}, ("NotIn", ("hi",))),
-        "ResourceQuota b: requests.storage is not supported with a PriorityClass scope; use only pods, cpu and memory",
+        f"ResourceQuota b: requests.storage {UNSCOPED}",
     ),
-    "a GPU maximum without defaults of 0": (
-        lambda: LimitRange(default={}, default_request={}, max={GPU: 8}),
-        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
-    ),
-    "a GPU default": (
-        lambda: LimitRange(default={GPU: 1}, default_request={GPU: 1}),
-        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
-    ),
-    "a GPU minimum": (
-        lambda: LimitRange(default={}, default_request={}, min={GPU: 1}),
-        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
-    ),
-    "a cpu maximum without defaults": (
+    (lambda: LimitRange(default={}, default_request={}, max={GPU: 8}), ADDED),
+    (lambda: LimitRange(default={GPU: 1}, default_request={GPU: 1}), ADDED),
+    (lambda: LimitRange(default={}, default_request={}, min={GPU: 1}), ADDED),
+    (
         lambda: LimitRange(default={}, default_request={}, max={"cpu": 32_000}),
         "LimitRange: pods without cpu would get its max; set default and defaultRequest",
     ),
-    "a borrowing limit without a cohort": (
+    (
         lambda: queue(cohort=None, preemption=Preemption()),
         "ClusterQueue a: Kueue rejects a borrowingLimit without a cohort; set cohort",
     ),
-    "reclaiming without a cohort": (
-        lambda: queue(cohort=None, groups=()),
-        "ClusterQueue a: reclaimWithinCohort needs a cohort; set it to Never",
-    ),
-    "a borrowing limit on a root cohort": (
+    (lambda: queue(cohort=None, groups=()), "ClusterQueue a: reclaimWithinCohort needs a cohort; set it to Never"),
+    (
         lambda: checked_cohort(kueue.Cohort("org", None, BORROWS)),
         "Cohort org: Kueue rejects a borrowingLimit for a root cohort; remove it",
     ),
-    "lending more than one has": (
+    (
         lambda: queue(groups=LENDS_MORE),
         f"ClusterQueue a: h100 {GPU}: lendingLimit 9 exceeds nominalQuota 8, which Kueue rejects; lower lendingLimit",
     ),
-    "an autoscaler without a target": (
-        lambda: Scaling(1, 2, None, None),
-        "the autoscaler has no target; set cpu, latency or both",
-    ),
-    "a metric whose name does not say its unit": (
+    (lambda: Scaling(1, 2, None, None), "the autoscaler has no target; set cpu, latency or both"),
+    (
         lambda: Scaling(1, 2, None, ("latency", 0.1)),
         "metric latency does not end in _seconds, so its unit is unknown; serve it in seconds",
     ),
-}
+]
 
 
-@pytest.mark.parametrize(("make", "message"), IN_A_PLAN.values(), ids=IN_A_PLAN.keys())
+@pytest.mark.parametrize(("make", "message"), IN_A_PLAN)
 def test_a_piece_of_a_plan_that_makes_the_mistake_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=r"\w") as caught:
         make()

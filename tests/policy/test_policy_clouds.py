@@ -136,11 +136,7 @@ def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:
         ("node-group", "tags.exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
         ("aks-pool", "tags.exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
         ("gke-pool", "nodeConfig.resourceLabels.exempt-gpu-pool-tainted", "2027-01-31_waits-for-the-new-driver"),
-        (
-            "karpenter",
-            "metadata.annotations.'exempt.gpu-rules/gpu-pool-tainted'",
-            "2027-01-31 waits for the new driver",
-        ),
+        ("karpenter", "metadata.annotations.'exempt.gpu-rules/gpu-pool-tainted'", "2027-01-31 waits for the driver"),
     ],
 )
 def test_tags_labels_and_annotations_exempt_until_their_date(given: str, path: str, value: str) -> None:
@@ -162,26 +158,26 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "props"),
+    ("type_", "text"),
     [
-        ("aws:ec2/instance:Instance", {"instanceType": "p5.48xlarge", "tags": {"exempt:RULE": "2027-01-31 a test"}}),
+        ("aws:ec2/instance:Instance", "{instanceType: p5.48xlarge, tags: {'exempt:RULE': 2027-01-31 a test}}"),
         (
             "aws-native:ec2:Instance",
-            {"instanceType": "p5.48xlarge", "tags": [{"key": "exempt:RULE", "value": "2027-01-31 a test"}]},
+            "{instanceType: p5.48xlarge, tags: [{key: 'exempt:RULE', value: 2027-01-31 a test}]}",
         ),
         (
             "azure-native:compute:VirtualMachine",
-            {"hardwareProfile": {"vmSize": "Standard_NC6s_v3"}, "tags": {"exempt:RULE": "2027-01-31 a test"}},
+            "{hardwareProfile: {vmSize: Standard_NC6s_v3}, tags: {'exempt:RULE': 2027-01-31 a test}}",
         ),
         (
             "gcp:compute/instance:Instance",
-            {"machineType": "a2-highgpu-1g", "tags": ["web"], "labels": {"exempt-RULE": "2027-01-31_a-test"}},
+            "{machineType: a2-highgpu-1g, tags: [web], labels: {exempt-RULE: 2027-01-31_a-test}}",
         ),
     ],
 )
-def test_exempts_resources_that_no_rule_evaluates(type_: str, props: dict[str, Any]) -> None:
+def test_exempts_resources_that_no_rule_evaluates(type_: str, text: str) -> None:
     name = coverage.gpu_machines_evaluated.name
-    named = yaml.safe_load(yaml.safe_dump(props).replace("RULE", name))
+    named = yaml.safe_load(text.replace("RULE", name))
     diagnostics = _judged(Sample(type_, named))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [(name, "exempted")]
 
