@@ -221,6 +221,10 @@ def test_a_rollout_keeps_the_minimum_or_warns(least: int, more: int, spare: int,
         assert taken >= 1 or (now + made.surge) * gpus <= guaranteed, f"the surge pod of {now} replicas waits"
 
 
+NEED = "nvidia.com/gpu of flavor h100 are guaranteed to it, 4 + 1 replicas need"
+RAISE, LOWER = "raise teams.a.gpus.h100.guaranteed by", "or lower replicas"
+
+
 @pytest.mark.parametrize(
     ("quota", "spec", "expected"),
     [
@@ -229,26 +233,8 @@ def test_a_rollout_keeps_the_minimum_or_warns(least: int, more: int, spare: int,
         ((8, 16), {"replicas": {"min": 2, "max": 16}}, Rollout(1, "13%")),
         ((8, 8), {"replicas": {"min": 2, "max": 8}, "surge": 0}, Rollout(0, 1, "has 1 of 2 replicas; remove surge: 0")),
         ((9, 9), {"replicas": 8, "surge": 1}, Rollout(1, 0)),
-        (
-            (8, 8),
-            {"replicas": 4, "gpus": 2},
-            Rollout(
-                0,
-                1,
-                "has 3 of 4 replicas: 8 nvidia.com/gpu of flavor h100 are guaranteed to it, 4 + 1 replicas need 10;"
-                " raise teams.a.gpus.h100.guaranteed by 2, or lower replicas",
-            ),
-        ),
-        (
-            (4, 16),
-            {"replicas": 4},
-            Rollout(
-                1,
-                0,
-                "waits until quota can be borrowed: 4 nvidia.com/gpu of flavor h100 are guaranteed to it, 4 + 1"
-                " replicas need 5; raise teams.a.gpus.h100.guaranteed by 1, or lower replicas",
-            ),
-        ),
+        ((8, 8), {"replicas": 4, "gpus": 2}, Rollout(0, 1, f"has 3 of 4 replicas: 8 {NEED} 10; {RAISE} 2, {LOWER}")),
+        ((4, 16), {"replicas": 4}, Rollout(1, 0, f"waits until quota can be borrowed: 4 {NEED} 5; {RAISE} 1, {LOWER}")),
     ],
 )
 def test_the_bounds_of_a_rollout_follow_from_the_quota(quota: tuple[int, int], spec: Data, expected: Rollout) -> None:
