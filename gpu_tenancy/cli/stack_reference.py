@@ -12,9 +12,8 @@ import yaml
 from pydantic import BeforeValidator
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.base.quantity import format_bytes, format_cpu, format_duration
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Cpu, Seconds, Section
+from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Cpu, Duration, Hours, Seconds, Section
 from gpu_tenancy.model.schema import SECRET
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.yaml import read_table
@@ -22,14 +21,10 @@ from gpu_tenancy.model.yaml import read_table
 Schema: TypeAlias = Mapping[str, Any]
 
 
-def default_text(schema: Schema, unit: str) -> str:
-    """The default of a key with its unit, or `none`."""
+def default_text(schema: Schema) -> str:
+    """The default of a key, or `none`."""
     default = _filled(schema.get("default"))
-    if default in (None, {}, [], ""):
-        return "none"
-    formats = {"cpu": format_cpu, "bytes": format_bytes, "seconds": format_duration}
-    text = str(formats[unit](default)) if unit in formats else flow(_readable(default))
-    return f"`{text}`"
+    return "none" if default in (None, {}, [], "") else f"`{flow(default)}`"
 
 
 def _filled(value: Any) -> Any:
@@ -39,21 +34,10 @@ def _filled(value: Any) -> Any:
     return {key: entry for key, entry in filled.items() if entry not in (None, {}, [])}
 
 
-def _readable(value: Any, key: str = "") -> Any:
-    # Inside sections, amounts are millicores and bytes.
-    if isinstance(value, dict):
-        return {key: _readable(entry, key) for key, entry in cast("dict[str, Any]", value).items()}
-    formats = {"cpu": format_cpu, "memory": format_bytes, "size": format_bytes}
-    if key not in formats or not isinstance(value, int):
-        return value
-    text = formats[key](value)
-    return int(text) if text.isdigit() else text
-
-
 @cache
 def _units() -> Mapping[tuple[str, str], str]:
     # The schema has one form for CPUs and for bytes, so units are by section and key.
-    kinds = {"cpu": Cpu, "bytes": Bytes, "seconds": Seconds}
+    kinds = (("cpu", Cpu), ("bytes", Bytes), *(("seconds", alias) for alias in (Duration, Seconds, Hours)))
     units: dict[tuple[str, str], str] = {}
     sections: list[type[Section]] = [Section]
     for section in sections:
@@ -62,7 +46,7 @@ def _units() -> Mapping[tuple[str, str], str]:
             # What marks a type lies in the field itself, or within an optional one.
             within = [mark for argument in get_args(field.annotation) for mark in get_args(argument)[1:]]
             marks = [*field.metadata, *within]
-            for unit, alias in kinds.items():
+            for unit, alias in kinds:
                 if any(mark in marks for mark in get_args(alias) if isinstance(mark, BeforeValidator)):
                     units[section.__name__, field.alias or ""] = unit
     return units
@@ -221,7 +205,7 @@ def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[s
 
 def _definition(section: str, key: str, schema: Schema, *, required: bool) -> str:
     unit = _units().get((section, key), "")
-    default = "required" if required else default_text(schema, unit)
+    default = "required" if required else default_text(schema)
     shown = "" if default == "none" else f", {default}" if required else f", default {default}"
     text = schema.get("description", "")
     return f"- **`{key}`** ({_UNITS.get(unit) or _type(schema)}{shown}){': ' if text else ''}{escaped(text)}"

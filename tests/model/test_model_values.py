@@ -116,7 +116,7 @@ OUT_OF_BOUNDS: dict[str, tuple[str, int, str]] = {  # the text of a stack, the l
     "beyond any cluster": (
         written(limit="99999999999"),
         9,
-        f"{LIMIT}: 99999999999 must be less than or equal to 1000000; change it: {MEANING}",
+        f"{LIMIT}: 99999999999 must be at most 1000000; change it: {MEANING}",
     ),
     "workflow command": (
         written(owner=r'"o\n::error::boo"'),
