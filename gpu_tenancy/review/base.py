@@ -20,6 +20,7 @@ from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import read_stack, stack_file
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.review.review import UNCOMPARED
 
 # Runs the other ref's program, so it uses only `preview`.
 _DUMP: Final = """
@@ -72,7 +73,13 @@ def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
             f"stack {stack} at {ref} is invalid under the current rules ({error.problems[0]});"
             " guarantees are not compared"
         )
-    rendered = Rendered(name, stack, _registrations(copy.folder, stack, ref), {})
+    try:
+        rendered = Rendered(name, stack, _registrations(copy.folder, stack, ref), {})
+    except ConsoleError:
+        if spec:
+            raise
+        rendered = Rendered(name, stack, (), {})
+        notes = [f"{UNCOMPARED}, all resources are shown as new: {notes[0].rpartition(';')[0]}"]
     return Base(ref, copy.commit, spec, rendered, tuple(notes))
 
 

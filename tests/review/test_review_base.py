@@ -82,13 +82,26 @@ def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_refuses_a_base_that_cannot_be_rendered(project: Project) -> None:
+def test_an_invalid_base_is_named_and_compared_with_nothing(project: Project) -> None:
     wrong = small()
     wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 99}}
     project.write("s", wrong)
     git(project.folder, "commit", "-qam", "wrong")
     project.write("s", small())
-    with pytest.raises(ConsoleError, match=r"HEAD: cannot render stack s with the program at this ref \(.*99"):
+    found = base("HEAD", "s", project.folder, "gpu-tenancy")
+    (note,) = found.notes
+    assert note.startswith(
+        "Nothing is compared, all resources are shown as new: stack s at HEAD is invalid under the current rules"
+        " (stacks/Pulumi.s.yaml:"
+    )
+    seen = review(preview("s", project.folder), project.folder, ref="HEAD").verdict
+    assert (seen.title, note in seen.sentences) == (REVIEW, True)
+    assert (found.stack, found.rendered.registrations) == (None, ())
+    project.write("s", small())
+    git(project.folder, "commit", "-qam", "right")
+    (project.folder / "__main__.py").write_text("raise ValueError('no program')\n")
+    git(project.folder, "commit", "-qam", "broken")
+    with pytest.raises(ConsoleError, match=r"HEAD: cannot render stack s with the program at this ref \(.*no program"):
         base("HEAD", "s", project.folder, "gpu-tenancy")
 
 
