@@ -120,7 +120,7 @@ class Access:
         """The namespaces of a question. Raises ConsoleError if no team has the namespace."""
         if namespace is not None and namespace not in self.stack.teams:
             fix = nearest(namespace, self.stack.teams)
-            raise ConsoleError(f"-n: stack {self.name} has no team '{namespace}'", fix)
+            raise ConsoleError(f"stack {self.name} has no team '{namespace}'", fix)
         return (namespace,) if namespace else tuple(self.stack.teams)
 
 
