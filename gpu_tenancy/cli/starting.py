@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.installing import requirement
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
 from gpu_tenancy.model.schema import schema_text
@@ -57,8 +57,7 @@ def start(folder: Path, *, clouds: tuple[str, ...] = (), ci: str = "github") -> 
         raise ConsoleError(f"unknown cloud {unknown[0]!r}", f"use one of {', '.join(extras)}")
     facts = {
         "name": name,
-        "version": version("gpu-tenancy"),
-        "extra": f"[{','.join(sorted(set(clouds)) or ['deploy'])}]",
+        "requirement": requirement(f"[{','.join(sorted(set(clouds)) or ['deploy'])}]"),
         "cloud": clouds[0] if clouds else "",
         "ci": ci,
     }
