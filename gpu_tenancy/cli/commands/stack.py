@@ -32,7 +32,7 @@ with lazily():
     from gpu_tenancy.gitops import changed as gitops_changed
     from gpu_tenancy.gitops import comment as gitops_comment
     from gpu_tenancy.gitops import manifests
-    from gpu_tenancy.model import load
+    from gpu_tenancy.model import load, outlook
     from gpu_tenancy.model import project as projects
     from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
     from gpu_tenancy.model.outlook import explain as outlook_explain
@@ -44,18 +44,21 @@ def validate(
     project: ProjectFolder = None,
     output: Output = None,
 ) -> None:
-    """Check stack files and print every problem with its place and fix. Nothing is rendered.
+    """Check stack files and print every problem with its place and fix, and warnings. Nothing is rendered.
 
     [dim]tenancy stack validate prod-aws[/dim]
     """
     with terminal.errors():
         folder = projects.project_folder(project)
+        projects.project_name(folder)
         stacks = stacks or projects.stack_names(folder)
     valid: list[str] = []
     for stack in stacks:
         with suppress(typer.Exit), terminal.errors(stack):
-            load.load(projects.read_stack(stack, folder))
+            warnings = outlook.outlook(load.load(projects.read_stack(stack, folder))).warnings
             valid.append(stack)
+            for warning in warnings:
+                terminal.err.print(f"[yellow]{escape(f'{stack}: {warning}')}[/yellow]", highlight=False)
     lines = [Text.assemble(("✓", "green"), f" {stack}") for stack in valid]
     answer(output, [{"stack": stack, "valid": stack in valid} for stack in stacks], *lines, names=valid)
     if len(valid) < len(stacks):
