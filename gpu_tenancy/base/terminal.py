@@ -159,7 +159,6 @@ _FIXES: Final = {
     errno.ENOSPC: SPACE,
     errno.EDQUOT: SPACE,
     errno.EEXIST: "remove it, or specify another folder",
-    errno.ENOTDIR: "remove the file, or specify another folder",
 }
 
 

@@ -48,10 +48,9 @@ def validate(
 
     [dim]tenancy stack validate prod-aws[/dim]
     """
-    with terminal.errors():
-        folder = projects.project_folder(project)
-        projects.project_name(folder)
-        stacks = stacks or projects.stack_names(folder)
+    folder = projects.project_folder(project)
+    projects.project_name(folder)
+    stacks = stacks or projects.stack_names(folder)
     valid: list[str] = []
     for stack in stacks:
         with suppress(typer.Exit), terminal.errors(stack):
@@ -117,13 +116,12 @@ def init(
 
     [dim]tenancy stack init my-platform --cloud aws[/dim]
     """
-    with terminal.errors():
-        clouds = tuple(cloud or ())
-        for file in starting.start(folder, clouds=clouds, ci=ci):
-            terminal.out.print(f"  {escape(str(file))}", highlight=False)
-        terminal.out.print("\nnext:", highlight=False)
-        for line in _next(folder, clouds):
-            terminal.out.print(command(f"  {line}"), highlight=False)
+    clouds = tuple(cloud or ())
+    for file in starting.start(folder, clouds=clouds, ci=ci):
+        terminal.out.print(f"  {escape(str(file))}", highlight=False)
+    terminal.out.print("\nnext:", highlight=False)
+    for line in _next(folder, clouds):
+        terminal.out.print(command(f"  {line}"), highlight=False)
 
 
 def _next(folder: Path, clouds: tuple[str, ...]) -> Iterator[str]:
@@ -178,14 +176,13 @@ def changed(
 
     [dim]tenancy stack changed --base origin/main[/dim]
     """
-    with terminal.errors():
-        affected = gitops_changed.changed(projects.project_folder(project), base)
-        names = list(affected.stacks)
-        for name in names:
-            terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
-        for name in affected.gone:
-            terminal.report(f"{name}: stack file removed; delete its resources with `pulumi destroy -s {name}`")
-        for_programs(output or Form.NAME, names, names)
+    affected = gitops_changed.changed(projects.project_folder(project), base)
+    names = list(affected.stacks)
+    for name in names:
+        terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
+    for name in affected.gone:
+        terminal.report(f"{name}: stack file removed; delete its resources with `pulumi destroy -s {name}`")
+    for_programs(output or Form.NAME, names, names)
 
 
 def comment(
@@ -198,8 +195,7 @@ def comment(
 
     [dim]tenancy stack comment out --out out/comment.md[/dim]
     """
-    with terminal.errors():
-        previews = gitops_comment.read(reports)
-        write_text(out, gitops_comment.comment(previews))
-        if code := gitops_comment.worst(previews):
-            raise typer.Exit(code)
+    previews = gitops_comment.read(reports)
+    write_text(out, gitops_comment.comment(previews))
+    if code := gitops_comment.worst(previews):
+        raise typer.Exit(code)
