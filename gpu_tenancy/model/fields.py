@@ -26,7 +26,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
 from gpu_tenancy.base.quantity import (
-    AMOUNT_PATTERN,
+    BYTES_PATTERN,
+    CPU_PATTERN,
     DURATION_PATTERN,
     RATE_PATTERN,
     format_bytes,
@@ -257,8 +258,14 @@ PORT: Final = AfterValidator(_port)
 OFF: Final = BeforeValidator(lambda value: "off" if value is False else value)
 """Accepts an unquoted `off`: YAML 1.1 reads it as false, YAML 1.2 as a string."""
 
-_QUANTITY: Final = WithJsonSchema({"type": ["string", "number"], "pattern": AMOUNT_PATTERN})
-_written: Final = partial(PlainSerializer, when_used="json")  # defaults in the schema, as a stack has them
+
+def _amounts(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": ["string", "number"], "pattern": pattern})
+
+
+# Defaults in the schema, as a stack has them.
+_written: Final = partial(PlainSerializer, when_used="json")
+_SIZE: Final = _written(lambda size: format_bytes(size) if size else 0)
 _CPUS: Final = _written(lambda cpu: cpu / 1000 if cpu % 1000 else cpu // 1000)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -328,10 +335,10 @@ OwnKey: TypeAlias = Annotated[LabelKey, AfterValidator(_own_key)]
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""
 
-Cpu: TypeAlias = Annotated[int, Field(ge=0, le=MOST_MILLICORES), _CPU, _QUANTITY, _CPUS]
+Cpu: TypeAlias = Annotated[int, Field(ge=0, le=MOST_MILLICORES), _CPU, _amounts(CPU_PATTERN), _CPUS]
 """Millicores, written as CPUs: 4, 0.5, 500m."""
 
-Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), _BYTES, _QUANTITY, _written(format_bytes)]
+Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), _BYTES, _amounts(BYTES_PATTERN), _SIZE]
 """Bytes, written as 512Mi, 64Gi, 2Ti."""
 
 _WRITTEN: Final = _written(format_duration)

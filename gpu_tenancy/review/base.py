@@ -50,17 +50,8 @@ class Copy:
     commit: str
 
 
-def base(ref: str, stack: str, project: Path, name: str) -> Base:
-    """Renders a stack at another git ref, such as `origin/main`, with that ref's program.
-
-    Raises ConsoleError: no git repository, no such ref, or its program fails.
-    """
-    with checkout(project, ref) as copy:
-        return base_in(copy, ref, stack, name)
-
-
 def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
-    """As `base`, with the copy of the project at the ref; raises ConsoleError if the ref's program fails."""
+    """Renders a stack with the program of the copy at a git ref; raises ConsoleError if that program fails."""
     if not stack_file(copy.folder, stack).is_file():
         missing = f"stack {stack} does not exist at {ref}; all resources are new"
         return Base(ref, copy.commit, None, Rendered(name, stack, (), {}), (missing,))
