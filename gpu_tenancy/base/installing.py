@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
 from importlib.util import find_spec
 from shutil import which
-from typing import Any, Final
+from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 
@@ -20,7 +20,7 @@ _REQUIREMENT: Final = re.compile(r"""(([\w.-]+)[^;]*?) *;.*extra == ['"]([\w-]+)
 def install_command(package: str) -> str:
     """The command that installs a package of an extra into this environment, by the installer of this environment."""
     own = distribution(_PACKAGE)
-    if _origin(own).get("dir_info", {}).get("editable"):
+    if json.loads(own.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         return "make ready-clouds"  # a clone
     python = shlex.quote(sys.executable)
     with_uv = (own.read_text("INSTALLER") or "").strip() == "uv" and which("uv")
@@ -29,20 +29,6 @@ def install_command(package: str) -> str:
     listed = {extra: requirement for name, requirement, extra in _of_extras(own) if name == package}
     wanted = f"{_PACKAGE}[{_DEPLOY}]" if _DEPLOY in listed else next(iter(listed.values()), package)
     return f"{install} {shlex.quote(wanted)}"
-
-
-def requirement(extra: str) -> str:
-    """The requirement of a project that needs this package: of the same clone, file or commit, else this version."""
-    own = distribution(_PACKAGE)
-    origin = _origin(own)
-    vcs = origin.get("vcs_info")
-    url = f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else origin.get("url")
-    return f"{_PACKAGE}{extra} @ {url}" if url else f"{_PACKAGE}{extra}=={own.version}"
-
-
-def _origin(own: Distribution) -> dict[str, Any]:
-    """Where the package comes from, unless from a registry: https://packaging.python.org/specifications/direct-url/."""
-    return json.loads(own.read_text("direct_url.json") or "{}")
 
 
 def _of_extras(own: Distribution) -> Iterator[tuple[str, str, str]]:

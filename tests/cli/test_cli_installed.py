@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -29,9 +30,8 @@ from workflow_tools import ACTION, WORKFLOWS, actionlint, run_script, script, st
 from workflow_tools import run as run_tool
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.installing import requirement
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.cli.starting import start
+from gpu_tenancy.cli.starting import requirement, start
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
@@ -356,8 +356,9 @@ def test_the_clouds_sdk_is_an_extra_of_the_requirement(tmp_path: Path) -> None:
 def test_a_new_project_needs_the_package_that_made_it(
     monkeypatch: pytest.MonkeyPatch, origin: object, needed: str
 ) -> None:
-    monkeypatch.setattr("gpu_tenancy.base.installing._origin", lambda _: origin)
-    assert requirement("[aws]") == needed
+    own = SimpleNamespace(version=version("gpu-tenancy"), read_text=lambda _: json.dumps(origin))
+    monkeypatch.setattr("gpu_tenancy.cli.starting.distribution", lambda _: own)
+    assert requirement("aws") == needed
 
 
 def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Report) -> None:
