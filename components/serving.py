@@ -161,16 +161,16 @@ def _container(server: ServerPlan) -> dict[str, Any]:
     times = server.spec.probes
     probe = {
         "httpGet": {"path": server.spec.health, "port": "http"},
-        "periodSeconds": int(times.period),
-        "timeoutSeconds": int(times.timeout),
+        "periodSeconds": times.period,
+        "timeoutSeconds": times.timeout,
         "failureThreshold": times.failures,
     }
     return {
         **pods.container(server.pod, "server"),
         "ports": ports,
         "startupProbe": {**probe, "failureThreshold": math.ceil(server.spec.starts_within / probe["periodSeconds"])},
-        "readinessProbe": {**probe, "initialDelaySeconds": int(times.ready_after)},
-        "livenessProbe": {**probe, "initialDelaySeconds": int(times.alive_after)},
+        "readinessProbe": {**probe, "initialDelaySeconds": times.ready_after},
+        "livenessProbe": {**probe, "initialDelaySeconds": times.alive_after},
     }
 
 
@@ -230,11 +230,11 @@ def _behavior(scaling: Scaling) -> autoscaling.HorizontalPodAutoscalerBehaviorAr
 def _pace(pace: Pace, usual: tuple[int, int, int]) -> autoscaling.HPAScalingRulesArgsDict:
     window, percent, period = usual
     policies: list[autoscaling.HPAScalingPolicyArgsDict] = [
-        {"type": kind, "value": value, "period_seconds": int(pace.period or period)}
+        {"type": kind, "value": value, "period_seconds": pace.period or period}
         for kind, value in (("Percent", pace.percent or percent), ("Pods", pace.pods))
         if value is not None
     ]
-    stable = window if pace.stabilization_window is None else int(pace.stabilization_window)
+    stable = window if pace.stabilization_window is None else pace.stabilization_window
     return {"stabilization_window_seconds": stable, "policies": policies}
 
 

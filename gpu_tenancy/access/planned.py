@@ -13,7 +13,6 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import parse_duration
 from gpu_tenancy.cluster.contexts import Place, default_stack
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
@@ -120,7 +119,7 @@ class Access:
         """The namespaces of a question. Raises ConsoleError if no team has the namespace."""
         if namespace is not None and namespace not in self.stack.teams:
             fix = nearest(namespace, self.stack.teams)
-            raise ConsoleError(f"-n: stack {self.name} has no team '{namespace}'", fix)
+            raise ConsoleError(f"stack {self.name} has no team '{namespace}'", fix)
         return (namespace,) if namespace else tuple(self.stack.teams)
 
 
@@ -132,14 +131,6 @@ def access_of(stack: str | None, team: str | None, project: Path | None, place: 
     folder = project_folder(project)
     name = stack or default_stack(team, folder, place)
     return Access(name, Tree(declared(name, folder).stack))
-
-
-def seconds_of(text: str, place: str) -> float:
-    """The seconds of a duration such as `30m` or `1h`. Raises ConsoleError if it is not a duration with a unit."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ConsoleError(f"{place}: '{text}' is not a duration with a unit", "set a duration such as 1h") from error
 
 
 def _place_text(name: str) -> str:

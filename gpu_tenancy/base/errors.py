@@ -22,11 +22,11 @@ class UsageError(ConsoleError):
 
 @contextmanager
 def naming(file: Path) -> Generator[None]:
-    """Adds the file to an `OSError` without one: a failed write, such as on a full disk, does not name its file."""
+    """Names the file in an `OSError` of a failed write, which has no name, or that of an unfinished copy."""
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(file)
+        error.filename = str(error.filename or file).removesuffix(".new")
         raise
 
 

@@ -47,7 +47,9 @@ DURATION_PATTERN: Final = f"^{_DURATION.pattern}$"  # for the JSON schema
 _RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)/s")
 RATE_PATTERN: Final = f"^{_RATE.pattern}$"  # for the JSON schema
 
-AMOUNT_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"  # not negative; for the JSON schema
+# Not negative; for the JSON schema.
+CPU_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"
+BYTES_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX.replace('num', '')}|{_EXPONENT})?$"
 
 
 def parse_quantity(text: str | float) -> Fraction:

@@ -123,8 +123,9 @@ def errors(stack: str = "") -> Generator[None]:
     except OSError as error:
         if isinstance(error, FileExistsError) and error.errno is None:
             message = str(error)  # raised by this program with a complete message
-        elif error.errno in _FIXES:
-            message = f"{error.filename or 'a file'}: {error.strerror}; {_FIXES[error.errno]}"
+        elif error.filename or error.errno in _FIXES:
+            fix = _FIXES.get(error.errno or 0, "specify another one")
+            message = f"{error.filename or 'a file'}: {error.strerror}; {fix}"
         else:
             raise  # a bug in this program
         error_line(message)
@@ -151,7 +152,6 @@ def problems(problems: Iterable[object], where: str) -> None:
 
 
 WRITABLE: Final = "make it writable, or set HOME (or XDG_CACHE_HOME and XDG_STATE_HOME) to a folder that is"
-# Any other OSError is a bug in this program.
 _FIXES: Final = {
     errno.EACCES: WRITABLE,
     errno.EPERM: WRITABLE,
@@ -159,7 +159,6 @@ _FIXES: Final = {
     errno.ENOSPC: SPACE,
     errno.EDQUOT: SPACE,
     errno.EEXIST: "remove it, or specify another folder",
-    errno.ENOTDIR: "remove the file, or specify another folder",
 }
 
 

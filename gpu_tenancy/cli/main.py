@@ -70,6 +70,19 @@ class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments; pydantic's start of a message is left out."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; errors that users can fix have no traceback, whatever the command reads or writes."""
+        with terminal.errors():
+            return super().invoke(ctx)
+
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
@@ -133,6 +146,10 @@ def main() -> None:
             if problem := missing(error, "this command"):
                 terminal.error_line(str(problem))
                 sys.exit(terminal.ExitCode.ERROR)
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_globals.get("__name__") != "__main__":
+            trace = trace.tb_next
+        error.__traceback__ = trace or error.__traceback__  # of a project's program, only its own frames
         terminal.err.print_exception(max_frames=20)
         sys.exit(terminal.ExitCode.ERROR)
 

@@ -4,17 +4,16 @@ Renderers of JSON schemas know no examples of stacks, no units, and no places of
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast, get_args
+from typing import Any, Final, TypeAlias, cast
 
 import yaml
-from pydantic import BeforeValidator
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.base.quantity import format_bytes, format_cpu, format_duration
+from gpu_tenancy.base.quantity import BYTES_PATTERN, CPU_PATTERN, DURATION_PATTERN
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Cpu, Seconds, Section
+from gpu_tenancy.model.fields import MOST_OBJECTS
 from gpu_tenancy.model.schema import SECRET
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.yaml import read_table
@@ -22,14 +21,10 @@ from gpu_tenancy.model.yaml import read_table
 Schema: TypeAlias = Mapping[str, Any]
 
 
-def default_text(schema: Schema, unit: str) -> str:
-    """The default of a key with its unit, or `none`."""
+def default_text(schema: Schema) -> str:
+    """The default of a key, or `none`."""
     default = _filled(schema.get("default"))
-    if default in (None, {}, [], ""):
-        return "none"
-    formats = {"cpu": format_cpu, "bytes": format_bytes, "seconds": format_duration}
-    text = str(formats[unit](default)) if unit in formats else flow(_readable(default))
-    return f"`{text}`"
+    return "none" if default in (None, {}, [], "") else f"`{flow(default)}`"
 
 
 def _filled(value: Any) -> Any:
@@ -37,35 +32,6 @@ def _filled(value: Any) -> Any:
         return value
     filled = {key: _filled(entry) for key, entry in cast("dict[str, Any]", value).items()}
     return {key: entry for key, entry in filled.items() if entry not in (None, {}, [])}
-
-
-def _readable(value: Any, key: str = "") -> Any:
-    # Inside sections, amounts are millicores and bytes.
-    if isinstance(value, dict):
-        return {key: _readable(entry, key) for key, entry in cast("dict[str, Any]", value).items()}
-    formats = {"cpu": format_cpu, "memory": format_bytes, "size": format_bytes}
-    if key not in formats or not isinstance(value, int):
-        return value
-    text = formats[key](value)
-    return int(text) if text.isdigit() else text
-
-
-@cache
-def _units() -> Mapping[tuple[str, str], str]:
-    # The schema has one form for CPUs and for bytes, so units are by section and key.
-    kinds = {"cpu": Cpu, "bytes": Bytes, "seconds": Seconds}
-    units: dict[tuple[str, str], str] = {}
-    sections: list[type[Section]] = [Section]
-    for section in sections:
-        sections += section.__subclasses__()
-        for field in section.model_fields.values():
-            # What marks a type lies in the field itself, or within an optional one.
-            within = [mark for argument in get_args(field.annotation) for mark in get_args(argument)[1:]]
-            marks = [*field.metadata, *within]
-            for unit, alias in kinds.items():
-                if any(mark in marks for mark in get_args(alias) if isinstance(mark, BeforeValidator)):
-                    units[section.__name__, field.alias or ""] = unit
-    return units
 
 
 class _Dumper(yaml.SafeDumper):
@@ -91,7 +57,7 @@ _LONGEST: Final = 72  # characters of an example from a stack that fit on a line
 # Characters of an example of this module; above, each key has an example in its own section.
 _WIDEST: Final = 130
 _SAVED: Final = 20  # words of descriptions that are worth a link
-_UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
+_UNITS: Final = {CPU_PATTERN: "CPUs", BYTES_PATTERN: "bytes", DURATION_PATTERN: "duration"}
 # Names of entries, unless they are the name of the map without its last letter.
 _SINGULAR: Final = {
     "gpus": "flavor", "quota": "flavor", "gangs": "flavor", "priorities": "class", "serving": "server",
@@ -190,8 +156,7 @@ def _section(reference: Reference, path: str, name: str, described: dict[tuple[s
     schema = reference.sections[name]
     keys: Schema = schema.get("properties", {})
     required: Iterable[str] = schema.get("required", ())
-    unit = _units()
-    marks = {key: (key, str(key in required), unit.get((name, key), ""), str(keys[key])) for key in keys}
+    marks = {key: (key, str(key in required), str(keys[key])) for key in keys}
     earlier: dict[str, list[str]] = {}
     for key in keys:
         if marks[key] in described:
@@ -215,16 +180,15 @@ def _section(reference: Reference, path: str, name: str, described: dict[tuple[s
 
 def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[str]) -> Iterator[str]:
     for key, schema in keys.items():
-        yield _definition(section, key, schema, required=key in required)
+        yield _definition(key, schema, required=key in required)
     yield from _examples(reference, section, keys)
 
 
-def _definition(section: str, key: str, schema: Schema, *, required: bool) -> str:
-    unit = _units().get((section, key), "")
-    default = "required" if required else default_text(schema, unit)
+def _definition(key: str, schema: Schema, *, required: bool) -> str:
+    default = "required" if required else default_text(schema)
     shown = "" if default == "none" else f", {default}" if required else f", default {default}"
     text = schema.get("description", "")
-    return f"- **`{key}`** ({_UNITS.get(unit) or _type(schema)}{shown}){': ' if text else ''}{escaped(text)}"
+    return f"- **`{key}`** ({_type(schema)}{shown}){': ' if text else ''}{escaped(text)}"
 
 
 def _examples(reference: Reference, section: str, keys: Schema) -> Iterator[str]:
@@ -247,7 +211,7 @@ def _type(schema: Schema) -> str:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     if not branches:
-        return _plain(schema)
+        return _UNITS.get(schema.get("pattern", "")) or _plain(schema)
     # The page describes once for all what can be a secret.
     named = [branch for branch in branches if branch.get("type") != "null" and branch != SECRET]
     return " or ".join(dict.fromkeys(map(_type, named)))

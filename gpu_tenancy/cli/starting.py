@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,8 +57,7 @@ def start(folder: Path, *, clouds: tuple[str, ...] = (), ci: str = "github") -> 
         raise ConsoleError(f"unknown cloud {unknown[0]!r}", f"use one of {', '.join(extras)}")
     facts = {
         "name": name,
-        "version": version("gpu-tenancy"),
-        "extra": f"[{','.join(sorted(set(clouds)) or ['deploy'])}]",
+        "requirement": requirement(",".join(sorted(set(clouds)) or ["deploy"])),
         "cloud": clouds[0] if clouds else "",
         "ci": ci,
     }
@@ -68,6 +67,18 @@ def start(folder: Path, *, clouds: tuple[str, ...] = (), ci: str = "github") -> 
     for path, text in texts.items():
         write_text(folder / path, text)
     return [folder / path for path in texts]
+
+
+def requirement(extras: str) -> str:
+    """This package from where it is: a clone, a file or a commit, else its version in a registry.
+
+    https://packaging.python.org/specifications/direct-url/
+    """
+    own = distribution("gpu-tenancy")
+    origin = json.loads(own.read_text("direct_url.json") or "{}")
+    vcs, url = origin.get("vcs_info"), origin.get("url")
+    place = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else url
+    return f"gpu-tenancy[{extras}] @ {place}" if place else f"gpu-tenancy[{extras}]=={own.version}"
 
 
 def _texts(facts: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.model.names import EMBEDDED_CONTEXT, STACK
 from gpu_tenancy.model.project import read_stack, stack_names
 
@@ -21,7 +21,8 @@ def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.en
     """Path of the kubeconfig, or several as in KUBECONFIG; `given` must exist. Raises ConsoleError if none exists."""
     if given is not None:
         if not given.is_file():
-            raise ConsoleError(f"kubeconfig {given} not found", "set --kubeconfig to an existing file")
+            what = "is not a file" if given.exists() else "not found"
+            raise ConsoleError(f"kubeconfig {given} {what}", "set --kubeconfig to an existing file")
         return given
     named = [path for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
     there = [path for path in named if Path(path).expanduser().is_file()]
@@ -103,14 +104,14 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
     if not fitting:
         fix = "specify a stack with --stack; `tenancy stack validate` lists all"
         raise ConsoleError(f"no stack has a team '{team}'", fix)
-    deployed = _of_cluster(place)
+    deployed, why = _of_cluster(place)
     if deployed in fitting:
         terminal.progress(f"stack {deployed}, which the cluster in use has")
         return deployed
     if deployed and deployed not in names:
         fix = "change to its project, or specify it with --project, or another stack with --stack"
         raise ConsoleError(f"{folder / 'stacks'}: no file of stack {deployed}, which the cluster in use has", fix)
-    raise ConsoleError(f"{len(fitting)} stacks {fit}", f"specify --stack {' or --stack '.join(fitting)}")
+    raise ConsoleError(f"{len(fitting)} stacks {fit}{why}", f"specify --stack {' or --stack '.join(fitting)}")
 
 
 def _has_people(sections: Mapping[str, Any]) -> bool:
@@ -120,15 +121,17 @@ def _has_people(sections: Mapping[str, Any]) -> bool:
     return "people" in sections or any(node and node.keys() & {"members", "serviceAccounts"} for node in nodes)
 
 
-def _of_cluster(place: Place) -> str:
-    """The stack that created the root Cohort, which all team members may read; empty if it cannot be read."""
+def _of_cluster(place: Place) -> tuple[str, str]:
+    """The stack that created the root Cohort, which all team members may read; if unknown, empty and perhaps why."""
     try:
         with (
             terminal.reported_if_slow("asking the cluster for its stack"),
             connect(place.kubeconfig, place.context, embedded=place.embedded) as cluster,
         ):
             found = {text_at(one, "metadata", "annotations", STACK) for one in cluster.list(KUEUE, "Cohort")}
+    except UnreachableError as error:
+        return "", f", and {error.what}"
     except (ApiError, ConsoleError):
-        return ""
+        return "", ""
     found.discard("")
-    return found.pop() if len(found) == 1 else ""
+    return found.pop() if len(found) == 1 else "", ""

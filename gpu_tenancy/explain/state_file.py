@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, texts_at
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.cluster.reading import Kind, Missing, State
 from gpu_tenancy.explain.proposal import KINDS
 from gpu_tenancy.kube.client import Manifest
@@ -35,7 +36,7 @@ def to_file(state: State, file: Path) -> None:
     }
     parts = {"version": VERSION, "kubernetes": state.kubernetes, "objects": objects, "missing": missing}
     text = json.dumps(parts, sort_keys=True)
-    file.write_text(text + "\n", encoding="utf-8")
+    write_text(file, text + "\n")
 
 
 def from_file(file: Path) -> State:

@@ -4,6 +4,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_network
 from typing import Annotated, Any, Final, Self, TypeAlias
 
@@ -15,6 +16,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PlainSerializer,
     WithJsonSchema,
     model_validator,
 )
@@ -24,10 +26,12 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
 from gpu_tenancy.base.quantity import (
-    AMOUNT_PATTERN,
+    BYTES_PATTERN,
+    CPU_PATTERN,
     DURATION_PATTERN,
     RATE_PATTERN,
     format_bytes,
+    format_duration,
     parse_bytes,
     parse_cpu,
     parse_duration,
@@ -42,7 +46,7 @@ MOST_OBJECTS: Final = 1_000_000
 https://kubernetes.io/docs/setup/best-practices/cluster-large/."""
 MOST_MILLICORES: Final = 100_000_000 * 1000
 MOST_BYTES: Final = 2**60
-MOST_SECONDS: Final = 10 * 365 * 86_400.0  # ten years; a duration in the Kubernetes API has at most 2^31 seconds
+MOST_SECONDS: Final = 10 * 365 * 86_400  # ten years; a duration in the Kubernetes API has at most 2^31 seconds
 MOST_PRICE: Final = 1_000_000  # per hour of one machine, in the currency of the price table
 
 
@@ -154,12 +158,19 @@ def _cidr(text: str) -> str:
     return text
 
 
+def _port(text: str) -> str:
+    if (found := re.search(r":(\d+)(/|$)", text)) and not 0 < int(found[1]) < 2**16:
+        raise refuse(f"has port {found[1]}", "set a port from 1 to 65535")
+    return text
+
+
 def _image(text: str) -> str:
     if text == UNREAD:
         return text
     match = _IMAGE.fullmatch(text)
     if not match:
         raise refuse("is not an image name", "use REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST")
+    _port(match["name"])
     if not match["digest"] and match["tag"] in {None, ":latest"}:
         rule = "has no fixed tag, so nodes may run different versions"
         raise refuse(rule, "add a tag other than 'latest', or a digest")
@@ -208,6 +219,17 @@ def _duration(value: Any) -> float:
     return seconds
 
 
+def _whole(length: int, unit: str) -> BeforeValidator:
+    def read(value: Any) -> int:
+        units, rest = divmod(_duration(value), length)
+        if rest:
+            near = [format_duration(number * length) for number in (units, units + 1) if number]
+            raise refuse(f"is not a whole number of {unit}", f"set {' or '.join(near)}")
+        return int(units) * length
+
+    return BeforeValidator(read)
+
+
 def _rate(value: Any) -> int:
     try:
         thousandths = parse_rate(value if isinstance(value, str) else "")
@@ -230,10 +252,21 @@ def _date(value: Any) -> dt.date:
         raise refuse("is not a date", "set YEAR-MONTH-DAY, such as 2026-12-24") from error
 
 
+PORT: Final = AfterValidator(_port)
+"""Refuses a URL with a port that does not exist."""
+
 OFF: Final = BeforeValidator(lambda value: "off" if value is False else value)
 """Accepts an unquoted `off`: YAML 1.1 reads it as false, YAML 1.2 as a string."""
 
-_QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}
+
+def _amounts(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": ["string", "number"], "pattern": pattern})
+
+
+# Defaults in the schema, as a stack has them.
+_written: Final = partial(PlainSerializer, when_used="json")
+_SIZE: Final = _written(lambda size: format_bytes(size) if size else 0)
+_CPUS: Final = _written(lambda cpu: cpu / 1000 if cpu % 1000 else cpu // 1000)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
@@ -302,19 +335,23 @@ OwnKey: TypeAlias = Annotated[LabelKey, AfterValidator(_own_key)]
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""
 
-Cpu: TypeAlias = Annotated[int, Field(ge=0, le=MOST_MILLICORES), _CPU, WithJsonSchema(_QUANTITY_SCHEMA)]
+Cpu: TypeAlias = Annotated[int, Field(ge=0, le=MOST_MILLICORES), _CPU, _amounts(CPU_PATTERN), _CPUS]
 """Millicores, written as CPUs: 4, 0.5, 500m."""
 
-Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), _BYTES, WithJsonSchema(_QUANTITY_SCHEMA)]
+Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), _BYTES, _amounts(BYTES_PATTERN), _SIZE]
 """Bytes, written as 512Mi, 64Gi, 2Ti."""
 
-Seconds: TypeAlias = Annotated[
-    float,
-    Field(ge=0, le=MOST_SECONDS),
-    BeforeValidator(_duration),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
-]
-"""Seconds, written with a unit: 100ms, 30s, 10m, 6h, 7d."""
+_WRITTEN: Final = _written(format_duration)
+_FORM: Final = WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
+
+Duration: TypeAlias = Annotated[float, Field(ge=0, le=MOST_SECONDS), BeforeValidator(_duration), _FORM, _WRITTEN]
+"""Seconds and parts of them, written with a unit: 100ms, 1.5s."""
+
+Seconds: TypeAlias = Annotated[int, Field(ge=0, le=MOST_SECONDS), _whole(1, "seconds"), _FORM, _WRITTEN]
+"""Whole seconds, as Kubernetes counts them, written with a unit: 30s, 10m, 6h, 7d."""
+
+Hours: TypeAlias = Annotated[int, Field(ge=0, le=MOST_SECONDS), _whole(3600, "hours"), _FORM, _WRITTEN]
+"""Seconds of whole hours: 6h, 7d."""
 
 Rate: TypeAlias = Annotated[
     int, Field(ge=1, le=10**12), BeforeValidator(_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN})

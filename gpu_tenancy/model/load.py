@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from gpu_tenancy.base.bounds import DEEPEST, value_problems
 from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
+from gpu_tenancy.base.quantity import DURATION_PATTERN, format_bytes, format_duration
 from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.names import UNREAD
@@ -187,7 +188,16 @@ def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:
         return f"expected a mapping such as {example(place, got)}, got {got}", f"change it{what}"
     if expected := _TYPES.get(detail["type"]):
         return f"is not {expected}", f"set {expected}{what}"
-    return _MUST.sub("must ", detail["msg"]).removesuffix("."), f"change it{what}"
+    return _bound(detail["input"], context) or _MUST.sub("must ", detail["msg"]).removesuffix("."), f"change it{what}"
+
+
+def _bound(value: Any, context: Mapping[str, Any]) -> str:
+    """A bound in the unit of the value, such as `must be at most 1h`; empty without one."""
+    for key, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than")):
+        if (bound := context.get(key)) is not None:
+            written = format_duration if re.match(DURATION_PATTERN, str(value)) else format_bytes
+            return f"must be {words} {written(bound) if isinstance(value, str) else bound}"
+    return ""
 
 
 def _unknown(detail: ErrorDetails, place: Path) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.yaml import read_table
+from gpu_tenancy.model.yaml import read_mapping
 
 _FILE: Final = "Pulumi.yaml"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -67,8 +67,12 @@ def check_name(name: str) -> None:
 
 
 def project_name(project: Path | None = None) -> str:
-    """The name in a project's `Pulumi.yaml`. Raises ConsoleError if the project does not exist."""
-    return read_table(project_folder(project) / _FILE)["name"]
+    """The name in a project's `Pulumi.yaml`. Raises ConsoleError if the project does not exist, or has no name."""
+    file = project_folder(project) / _FILE
+    name = read_mapping(file, "{name: my-platform, runtime: python}").get("name")
+    if not isinstance(name, str):
+        raise ConsoleError(f"{file}: the project has no name", "add name: my-platform")
+    return name
 
 
 def stack_file(project: Path, name: str) -> Path:

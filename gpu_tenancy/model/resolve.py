@@ -16,7 +16,7 @@ from gpu_tenancy.model.spec.serving import ServerExpose, ServerLevel
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import OF_BURST, ScaleOn, Server, ServerReplicas
 
-_DRAIN: Final = 120.0  # seconds: default of `drain` of an engine
+_DRAIN: Final = 120  # seconds: default of `drain` of an engine
 
 
 class ResolvedServer(Server, defer_build=True):  # never validated

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
 from gpu_tenancy.base.problems import Path
 from gpu_tenancy.model.source import SHARED_SECTIONS
 from gpu_tenancy.model.spec import NAMESPACE, Stack
@@ -73,9 +76,22 @@ def schema_text() -> str:
     return json.dumps(file_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
+class _Readable(GenerateJsonSchema):
+    """Defaults as a stack writes them: `10m`, not 600."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        described, typed = super().default_schema(schema), cast("Schema", schema["schema"])
+        while "serialization" not in typed and "schema" in typed:
+            typed = typed["schema"]
+        write = typed.get("serialization", {}).get("function")
+        if write and (default := described.get("default")) is not None:
+            described["default"] = write(default)
+        return described
+
+
 @cache
 def _sections() -> Schema:
-    return Stack.model_json_schema(by_alias=True)
+    return Stack.model_json_schema(by_alias=True, schema_generator=_Readable)
 
 
 def _choices(schema: Schema) -> Iterator[Schema]:

@@ -54,8 +54,10 @@ def read_file(file: FilePath, shown: str | None = None) -> Source:
         raise StackError([Problem(("config",), error.rule, error.fix, file=name, line=error.line)]) from error
     config: Any = value_at(content.data, ("config",))
     if not isinstance(config, dict):
+        there = config is not None or not isinstance(content.data, dict | None)
+        rule = "is not a mapping" if there else "required key is missing"
         fix = f"add the sections under config, such as {NAMESPACE}:teams"
-        raise StackError([Problem(("config",), "required key is missing", fix, file=name)])
+        raise StackError([Problem(("config",), rule, fix, file=name)])
     if content.problems:
         raise StackError(replace(problem, path=_shown(problem.path)) for problem in content.problems)
     prefix = f"{NAMESPACE}:"

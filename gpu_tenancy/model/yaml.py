@@ -18,6 +18,7 @@ from yaml.reader import ReaderError
 from yaml.resolver import Resolver
 
 from gpu_tenancy.base.bounds import DEEPEST, LARGEST, LONGEST_KEY, MAX_VALUES, MOST_DIGITS
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import ANY, Path, Problem, dotted
 from gpu_tenancy.base.texts import shortened, visible
 from gpu_tenancy.model.names import UNREAD
@@ -74,6 +75,17 @@ def read_documents(file: FilePath, shown: str, *, instead: str) -> list[Any]:
 def read_table(file: FilePath) -> Any:
     """Plain data of a YAML file of this program, unchecked. Raises OSError, or UnreadableError if it is not YAML."""
     return parse(file.read_bytes())
+
+
+def read_mapping(file: FilePath, example: str) -> Data:
+    """The mapping of a user's file, unchecked; raises ConsoleError if it is not YAML, or another value."""
+    try:
+        found = read_table(file)
+    except UnreadableError as error:
+        raise ConsoleError(f"{file}{f':{error.line}' if error.line else ''}: {error.rule}", error.fix) from error
+    if not isinstance(found, dict):
+        raise ConsoleError(f"{file}: expected a mapping such as {example}", "change it")
+    return cast("Data", found)
 
 
 def parse(content: str | bytes) -> Any:

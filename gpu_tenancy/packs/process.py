@@ -17,7 +17,7 @@ from pulumi.runtime.proto.analyzer_pb2_grpc import AnalyzerStub
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import patient
-from gpu_tenancy.model.yaml import read_table
+from gpu_tenancy.model.yaml import read_mapping
 from gpu_tenancy.packs.findings import Outcome
 
 _TIMEOUT: Final = 60.0  # timeout in seconds for a pack's start, and for each call
@@ -123,8 +123,7 @@ def _interpreter(folder: Path) -> str:
         raise ConsoleError(
             f"{folder} is not a policy pack: PulumiPolicy.yaml is missing", "specify the folder of a policy pack"
         )
-    described: Any = read_table(file)
-    runtime = _map(described).get("runtime")
+    runtime = read_mapping(file, "{runtime: python}").get("runtime")
     name = _map(runtime).get("name", runtime)
     if name != "python":
         raise ConsoleError(

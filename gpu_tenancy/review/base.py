@@ -20,6 +20,7 @@ from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import read_stack, stack_file
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.review.review import UNCOMPARED
 
 # Runs the other ref's program, so it uses only `preview`.
 _DUMP: Final = """
@@ -49,17 +50,8 @@ class Copy:
     commit: str
 
 
-def base(ref: str, stack: str, project: Path, name: str) -> Base:
-    """Renders a stack at another git ref, such as `origin/main`, with that ref's program.
-
-    Raises ConsoleError: no git repository, no such ref, or its program fails.
-    """
-    with checkout(project, ref) as copy:
-        return base_in(copy, ref, stack, name)
-
-
 def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
-    """As `base`, with the copy of the project at the ref; raises ConsoleError if the ref's program fails."""
+    """Renders a stack with the program of the copy at a git ref; raises ConsoleError if that program fails."""
     if not stack_file(copy.folder, stack).is_file():
         missing = f"stack {stack} does not exist at {ref}; all resources are new"
         return Base(ref, copy.commit, None, Rendered(name, stack, (), {}), (missing,))
@@ -72,7 +64,13 @@ def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
             f"stack {stack} at {ref} is invalid under the current rules ({error.problems[0]});"
             " guarantees are not compared"
         )
-    rendered = Rendered(name, stack, _registrations(copy.folder, stack, ref), {})
+    try:
+        rendered = Rendered(name, stack, _registrations(copy.folder, stack, ref), {})
+    except ConsoleError:
+        if spec:
+            raise
+        rendered = Rendered(name, stack, (), {})
+        notes = [f"{UNCOMPARED}, all resources are shown as new: {notes[0].rpartition(';')[0]}"]
     return Base(ref, copy.commit, spec, rendered, tuple(notes))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.explain.proposal import Effect
@@ -109,6 +110,9 @@ class Used:
     def of(self, teams: Iterable[str]) -> Usd:
         """US dollars of some teams."""
         return sum((self.teams.get(team, NONE) for team in teams), NONE)
+
+
+UNCOMPARED: Final = "Nothing is compared"  # start of a note
 
 
 @dataclass(frozen=True, slots=True)

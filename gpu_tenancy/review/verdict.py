@@ -28,7 +28,7 @@ from gpu_tenancy.review.reasons import (
     work_changed,
     work_lost,
 )
-from gpu_tenancy.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
+from gpu_tenancy.review.review import UNCOMPARED, Comparison, PolicyChanges, Real, Rules, Verdict
 
 OK: Final = "OK"
 OK_WITH_FINDINGS: Final = "OK, with findings"
@@ -74,6 +74,7 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     risks += [*losses(lost, base), *restarts(seen, base)]
     adopted = [name for name in now.adopts if before is None or name not in before.adopts]
     risks += unsure(seen)
+    risks += [note for note in (comparison.notes if comparison else ()) if note.startswith(UNCOMPARED)]
     if adopted:
         names = first_names(adopted, LISTED)
         risks.append(f"{plural(len(adopted), 'object')} will be adopted if existing: {names}")

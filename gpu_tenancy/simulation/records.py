@@ -15,7 +15,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount, is_extended
 from gpu_tenancy.cluster.workloads import EXECUTED
-from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive, Seconds, Section
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Duration, Positive, Section
 from gpu_tenancy.model.names import USER
 
 ALIBABA: Final = frozenset({"creation_time", "scheduled_time", "deletion_time", "num_gpu", "cpu_milli", "memory_mib"})
@@ -64,7 +64,7 @@ class RecordedJob(Section):
 
     at: str | float
     """When the job was submitted: a time such as `2026-10-01T08:00:00Z`, or seconds. Lines are in this order."""
-    duration: Seconds
+    duration: Duration
     """How long it ran, such as `90m` or `5400s`."""
     name: str = ""
     """Name of the job; default: its line."""

@@ -130,7 +130,7 @@ def test_keys_in_the_file_are_left_there(desk: Desk) -> None:
         ((OWN, "--as", "ann"), "user admin has credentials in the file (client-key-data), which are not copied; leave"),
         ((OWN, "--as", "user:eve@example.com"), f"--as: user:eve@example.com has no role in team {OWN}; add it to"),
         ((OWN, "--as", ROBOT, "--for", "5m"), "--for: 300 s is not between 10m and 24h; set a duration such as 1h"),
-        ((OWN, "--as", ROBOT, "--for", "1"), "--for: '1' is not a duration with a unit; set a duration such as 1h"),
+        ((OWN, "--as", ROBOT, "--for", "1"), "--for 1: is not a duration; set one such as 30m or 2h"),
         ((OWN, "--context", "gone"), "context gone not found; specify --context gpu-tenancy-embedded"),
         ((OWN, "--out", __file__), f"--out: {__file__} exists and was not written by this command; specify another"),
     ],

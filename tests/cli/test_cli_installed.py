@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -30,7 +31,7 @@ from workflow_tools import run as run_tool
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.cli.starting import start
+from gpu_tenancy.cli.starting import requirement, start
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
@@ -336,7 +337,28 @@ def test_an_impossible_project_is_refused_and_not_written(
 
 def test_the_clouds_sdk_is_an_extra_of_the_requirement(tmp_path: Path) -> None:
     start(tmp_path / "two", clouds=("gcp", "aws"))
-    assert f"gpu-tenancy[aws,gcp]=={version('gpu-tenancy')}\n" in (tmp_path / "two/requirements.txt").read_text()
+    needed = (tmp_path / "two/requirements.txt").read_text()
+    assert "# A path of this machine: for pipelines, set a git URL" in needed
+    (place,) = re.findall(r"^gpu-tenancy\[aws,gcp\] @ file://(.+)$", needed, re.MULTILINE)
+    assert Path(place, "pyproject.toml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("origin", "needed"),
+    [
+        ({}, f"gpu-tenancy[aws]=={version('gpu-tenancy')}"),
+        (
+            {"url": "https://git.example.com/p.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "gpu-tenancy[aws] @ git+https://git.example.com/p.git@abc",
+        ),
+    ],
+)
+def test_a_new_project_needs_the_package_that_made_it(
+    monkeypatch: pytest.MonkeyPatch, origin: object, needed: str
+) -> None:
+    own = SimpleNamespace(version=version("gpu-tenancy"), read_text=lambda _: json.dumps(origin))
+    monkeypatch.setattr("gpu_tenancy.cli.starting.distribution", lambda _: own)
+    assert requirement("aws") == needed
 
 
 def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Report) -> None:

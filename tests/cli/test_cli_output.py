@@ -232,6 +232,7 @@ def test_invisible_characters_are_shown() -> None:
         (ConsoleError("x is not a folder", "specify one"), 1, "error: x is not a folder; specify one"),
         (OSError(errno.EACCES, "Permission denied", "/x"), 1, f"error: /x: Permission denied; {terminal.WRITABLE}"),
         (OSError(errno.ENOSPC, "No space left"), 1, f"error: a file: No space left; {SPACE}"),
+        (OSError(errno.ENOENT, "No such file", "/proc/x"), 1, "error: /proc/x: No such file; specify another one"),
         (FileExistsError("x is not ours; move it"), 1, "error: x is not ours; move it"),
         (KeyboardInterrupt(), 130, "interrupted; run the same command again to continue"),
     ],

@@ -14,9 +14,12 @@ from stand_ins import StandIn
 from stand_ins import repository as serve
 from typer.testing import Result
 
+from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.charts import ChartPin, chart_pins, chart_rows
+from gpu_tenancy.cli.main import main
 from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.doctor import results
 from gpu_tenancy.embedded.platform import Carried, Platform
@@ -58,6 +61,54 @@ def test_validates_all_stacks_and_fails_for_one(project: Project) -> None:
     assert (seen.exit_code, seen.stdout) == (1, "✓ good\n")
     assert "teams.speech.gpus.l4.guaranteed: 9 " in seen.stderr
     assert run(project, "stack", "validate", "good").exit_code == 0
+
+
+def test_validate_warns_of_unknown_gpu_models(project: Project) -> None:
+    sections = small()
+    sections["pools"]["odd"] = {"gpu": "NVIDIA-X1", "gpusPerNode": 8, "cpu": 90, "memory": "900Gi", "nodes": 1}
+    project.write("good", sections)
+    seen = run(project, "stack", "validate")
+    assert (seen.exit_code, seen.stdout) == (0, "✓ good\n")
+    assert seen.stderr.startswith("good: pools.odd: GPU model NVIDIA-X1 is not in the catalogue (")
+
+
+WRONG_PROJECT = "Pulumi.yaml: expected a mapping such as {name: my-platform, runtime: python}; change it"
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments", "message"),
+    [
+        ("- a", ("stack", "validate"), WRONG_PROJECT),
+        ("- a", ("preview", "good"), WRONG_PROJECT),
+        ("name: [", ("stack", "render", "good", "--out", "out"), "Pulumi.yaml:1: invalid YAML: "),
+        ("runtime: python", ("stack", "validate"), "Pulumi.yaml: the project has no name; add name: my-platform"),
+        ("name: x", ("stack", "init", "/proc/x"), "error: /proc/x: No such file or directory; specify another one"),
+        ("name: x", ("catalogue", "schema", "--out", "Pulumi.yaml/x"), "error: Pulumi.yaml: File exists; remove it"),
+        ("name: x", ("catalogue", "schema", "--out", "stacks"), "error: stacks: Is a directory; specify another one"),
+        ("name: x", ("stack", "validate", "-o", "foo"), "'--output' / '-o': 'foo' is not one of 'json', "),
+    ],
+)
+def test_mistakes_of_files_and_options_have_no_traceback(
+    project: Project, monkeypatch: pytest.MonkeyPatch, written: str, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(project.folder)
+    Path("Pulumi.yaml").write_text(written, encoding="utf-8")
+    seen = tenancy(*arguments)
+    assert (seen.exit_code in {1, 2}, seen.stdout) == (True, ""), seen.exception
+    assert message in seen.stderr
+
+
+def test_the_traceback_of_a_program_begins_in_the_program(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.folder / "__main__.py").write_text("def mine():\n    raise RuntimeError('boom')\n\n\nmine()\n")
+    monkeypatch.setattr("sys.argv", ["tenancy", "preview", "good", "--project", str(project.folder)])
+    monkeypatch.setattr(terminal, "err", Output(stderr=True))
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr().err
+    assert "RuntimeError: boom" in shown
+    assert "gpu_tenancy" not in shown
 
 
 # Explain.

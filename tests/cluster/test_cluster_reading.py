@@ -298,6 +298,8 @@ def test_a_missing_kubeconfig_lists_the_places_searched(tmp_path: Path) -> None:
         kubeconfig(None, {"HOME": str(tmp_path), "KUBECONFIG": "/no/where"})
     with pytest.raises(ConsoleError, match="kubeconfig /no/where not found; set --kubeconfig"):
         kubeconfig(Path("/no/where"), {})
+    with pytest.raises(ConsoleError, match=f"kubeconfig {tmp_path} is not a file; set --kubeconfig"):
+        kubeconfig(tmp_path, {})
 
 
 def test_uses_embedded_platform_without_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,7 @@ def test_a_large_model_has_more_time_to_start() -> None:
     assert chat().spec.starts_within == 600
     assert chat(model={"dataset": "weights", "size": "100Gi"}).spec.starts_within == 600 + 1024
     assert chat(model={"dataset": "weights", "size": "100Gi"}, startup="20m").spec.starts_within == 1200
+    assert (chat().progress, chat(probes={"readyAfter": "10h"}).progress) == (900, 36_300)
 
 
 def test_custom_servers_have_no_defaults_of_an_engine() -> None:

@@ -99,7 +99,8 @@ def test_plain_words_are_text_as_they_are_to_pulumi(tmp_path: Path, plain: str) 
         ("a: \x01", "stacks/Pulumi.x.yaml:1: config: contains the invisible character U+0001; remove it"),
         ("", "stacks/Pulumi.x.yaml: config: required key is missing; add the sections under config"),
         ("other: {}", "stacks/Pulumi.x.yaml: config: required key is missing"),
-        ("- a", "stacks/Pulumi.x.yaml: config: required key is missing"),
+        ("- a", "stacks/Pulumi.x.yaml: config: is not a mapping; add the sections under config"),
+        ("config: [a]", "stacks/Pulumi.x.yaml: config: is not a mapping"),
     ],
 )
 def test_an_invalid_stack_file_is_refused(tmp_path: Path, text: str, message: str) -> None:

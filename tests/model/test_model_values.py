@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema
 from gpu_tenancy.base.bounds import DEEPEST, LARGEST
 from gpu_tenancy.base.problems import ANY, Path, StackError
 from gpu_tenancy.base.quantity import (
-    AMOUNT_PATTERN,
+    CPU_PATTERN,
     add,
     format_amount,
     format_bytes,
@@ -116,7 +116,7 @@ OUT_OF_BOUNDS: dict[str, tuple[str, int, str]] = {  # the text of a stack, the l
     "beyond any cluster": (
         written(limit="99999999999"),
         9,
-        f"{LIMIT}: 99999999999 must be less than or equal to 1000000; change it: {MEANING}",
+        f"{LIMIT}: 99999999999 must be at most 1000000; change it: {MEANING}",
     ),
     "workflow command": (
         written(owner=r'"o\n::error::boo"'),
@@ -397,7 +397,7 @@ NOT_EXPONENTS = ["e3", "1e", "1e+", "1e1.5", "1e3k", "1e3Gi", "1Ee3", "1e999", "
 def test_an_invalid_quantity_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)
-    assert not re.search(AMOUNT_PATTERN, text)
+    assert not re.search(CPU_PATTERN, text)
 
 
 SUFFIXES: dict[str, Fraction] = {
@@ -412,7 +412,7 @@ def test_each_suffix_of_the_api_is_read_with_and_without_a_sign(suffix: str, fac
     assert parse_quantity(f"-3{suffix}") == -3 * factor
     assert parse_quantity(f".5{suffix}") == parse_quantity(f"0.5{suffix}") == Fraction(1, 2) * factor
     assert parse_quantity(f"3.{suffix}") == 3 * factor
-    assert re.search(AMOUNT_PATTERN, f"3{suffix}")
+    assert re.search(CPU_PATTERN, f"3{suffix}")
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_a_negative_amount_of_cpu_or_bytes_is_refused(text: str) -> None:
         parse_cpu(text)
     with pytest.raises(ValueError, match="is negative"):
         parse_bytes(text)
-    assert not re.search(AMOUNT_PATTERN, text)
+    assert not re.search(CPU_PATTERN, text)
 
 
 def test_sums_and_multiples_go_resource_by_resource() -> None:

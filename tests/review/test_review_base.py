@@ -22,7 +22,7 @@ from gpu_tenancy.packs.configuration import PackChoice, choose
 from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.packs.findings import PackResult, RuleState
 from gpu_tenancy.review import policies as compared
-from gpu_tenancy.review.base import Base, base, checkout
+from gpu_tenancy.review.base import Base, base_in, checkout
 from gpu_tenancy.review.build import as_json, review
 from gpu_tenancy.review.policies import judged
 from gpu_tenancy.review.review import PolicyChanges, Rules, Verdict
@@ -47,11 +47,16 @@ def raised(limit: int) -> Data:
     return sections
 
 
+def rendered_at(ref: str, project: Project) -> Base:
+    with checkout(project.folder, ref) as copy:
+        return base_in(copy, ref, "s", "gpu-tenancy")
+
+
 @pytest.mark.slow
 def test_the_base_stack_is_read_from_its_ref(project: Project) -> None:
     as_it_is = preview("s", project.folder)
     project.write("s", raised(4))
-    found = base("HEAD", "s", project.folder, "gpu-tenancy")
+    found = rendered_at("HEAD", project)
     assert found.stack == as_it_is.stack
     assert found.rendered is not None
     assert found.rendered.registrations == as_it_is.rendered.registrations
@@ -82,19 +87,32 @@ def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_refuses_a_base_that_cannot_be_rendered(project: Project) -> None:
+def test_an_invalid_base_is_named_and_compared_with_nothing(project: Project) -> None:
     wrong = small()
     wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 99}}
     project.write("s", wrong)
     git(project.folder, "commit", "-qam", "wrong")
     project.write("s", small())
-    with pytest.raises(ConsoleError, match=r"HEAD: cannot render stack s with the program at this ref \(.*99"):
-        base("HEAD", "s", project.folder, "gpu-tenancy")
+    found = rendered_at("HEAD", project)
+    (note,) = found.notes
+    assert note.startswith(
+        "Nothing is compared, all resources are shown as new: stack s at HEAD is invalid under the current rules"
+        " (stacks/Pulumi.s.yaml:"
+    )
+    seen = review(preview("s", project.folder), project.folder, ref="HEAD").verdict
+    assert (seen.title, note in seen.sentences) == (REVIEW, True)
+    assert (found.stack, found.rendered.registrations) == (None, ())
+    project.write("s", small())
+    git(project.folder, "commit", "-qam", "right")
+    (project.folder / "__main__.py").write_text("raise ValueError('no program')\n")
+    git(project.folder, "commit", "-qam", "broken")
+    with pytest.raises(ConsoleError, match=r"HEAD: cannot render stack s with the program at this ref \(.*no program"):
+        rendered_at("HEAD", project)
 
 
 def test_a_ref_that_is_not_there_is_named(project: Project) -> None:
     with pytest.raises(ConsoleError, match=r"nowhere: git rev-parse failed: .*specify a branch, tag or commit"):
-        base("nowhere", "s", project.folder, "gpu-tenancy")
+        rendered_at("nowhere", project)
 
 
 @pytest.mark.slow

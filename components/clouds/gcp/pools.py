@@ -126,11 +126,11 @@ def _capacity(pool: NodePool) -> container.NodePoolNodeConfigArgsDict:
                     "values": [reservation],
                 }
             }
-        case FlexStart(max_run=seconds) | Queued(max_run=float() as seconds):
+        case FlexStart(max_run=seconds) | Queued(max_run=int() as seconds):
             return {
                 "flex_start": True,
                 # pyrefly: ignore[bad-argument-type]
-                "max_run_duration": f"{int(seconds)}s",
+                "max_run_duration": f"{seconds}s",
                 "reservation_affinity": {"consume_reservation_type": "NO_RESERVATION"},
             }
         case _:

@@ -11,7 +11,7 @@ import yaml
 from rich.markup import escape
 from rich.text import Text
 
-from gpu_tenancy.base import terminal
+from gpu_tenancy.base import quantity, terminal
 from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.terminal import ProjectFolder
@@ -145,7 +145,7 @@ def kubeconfig(
         who = planned.named(name, access.stack, access.names.values(), "--as") if name else None
         if who:
             kubeconfigs.check_member(access, team, who)
-        note, seconds = "", planned.seconds_of(valid, "--for")
+        note, seconds = "", quantity.seconds("--for", valid)
         if who and who.kind == "serviceaccount":
             with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
                 config = kubeconfigs.with_token(cluster, plain, who, seconds)
@@ -185,7 +185,7 @@ def worker_kubeconfig(
     [dim]tenancy access worker-kubeconfig train-west --context west | kubectl --context hub apply -f -[/dim]
     """
     with terminal.errors(worker):
-        found, seconds = kubeconfigs.worker_of(worker, project), planned.seconds_of(valid, "--for")
+        found, seconds = kubeconfigs.worker_of(worker, project), quantity.seconds("--for", valid)
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
         place = contexts.Place(kubeconfig, context, embedded)
         with token_maker(found.stack.cluster, place, rights) as (cluster, plain):

@@ -70,15 +70,14 @@ def packs(
 
     [dim]pulumi preview --policy-pack "$(tenancy catalogue packs workloads)"[/dim]
     """
-    with terminal.errors():
-        folder = projects.project_folder(project)
-        if name:
-            typer.echo(configuration.choose(name, folder, production=False).folder)
-            return
-        table = terminal.table("pack", "folder")
-        for pack in configuration.pack_names(folder):
-            table.add_row(pack, str(configuration.choose(pack, folder, production=False).folder))
-        answer(output, table.records, table)
+    folder = projects.project_folder(project)
+    if name:
+        typer.echo(configuration.choose(name, folder, production=False).folder)
+        return
+    table = terminal.table("pack", "folder")
+    for pack in configuration.pack_names(folder):
+        table.add_row(pack, str(configuration.choose(pack, folder, production=False).folder))
+    answer(output, table.records, table)
 
 
 def abilities() -> tuple[list[str], list[list[str]]]:

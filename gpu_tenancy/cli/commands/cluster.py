@@ -80,13 +80,12 @@ def adopt(
 
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
     """
-    with terminal.errors():
-        name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
-        if out.name != f"Pulumi.{name}.yaml":
-            raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
-        projects.check_name(name)
-        if out.exists():
-            raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
+    name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
+    if out.name != f"Pulumi.{name}.yaml":
+        raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
+    projects.check_name(name)
+    if out.exists():
+        raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         with terminal.reported_if_slow("reading the cluster"):
             groups = frozenset(group for group in tenancy.OPERATED if cluster.versions(group))

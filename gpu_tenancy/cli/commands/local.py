@@ -92,21 +92,20 @@ def metrics(
 
     [dim]tenancy local metrics[/dim]
     """
-    with terminal.errors():
-        platform = embedded_platform.Platform()
-        carried = platform.carried()
-        if carried is None:
-            raise ConsoleError("the embedded platform has no stack", "run `tenancy local up`")
-        stack = options.tree_of(carried.name, project).written
-        folder = out / carried.name / "metrics"
-        with local_metrics.serving(platform, stack, port, folder) as server:
-            sys.stdout.write(f"{folder / 'prometheus.yml'}\n")
-            sys.stdout.flush()
-            where = f"http://{embedded_parts.LOOPBACK}:{server.server_port}"
-            hint = f"serving {where} until Ctrl-C; start Prometheus with this file"
-            terminal.err.print(hint, highlight=False, style="dim")
-            with suppress(KeyboardInterrupt):
-                server.serve_forever()
+    platform = embedded_platform.Platform()
+    carried = platform.carried()
+    if carried is None:
+        raise ConsoleError("the embedded platform has no stack", "run `tenancy local up`")
+    stack = options.tree_of(carried.name, project).written
+    folder = out / carried.name / "metrics"
+    with local_metrics.serving(platform, stack, port, folder) as server:
+        sys.stdout.write(f"{folder / 'prometheus.yml'}\n")
+        sys.stdout.flush()
+        where = f"http://{embedded_parts.LOOPBACK}:{server.server_port}"
+        hint = f"serving {where} until Ctrl-C; start Prometheus with this file"
+        terminal.err.print(hint, highlight=False, style="dim")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 def down() -> None:
@@ -114,11 +113,10 @@ def down() -> None:
 
     [dim]tenancy local down[/dim]
     """
-    with terminal.errors():
-        platform = embedded_platform.Platform()
-        with platform.deploying(terminal.report):  # else an `up` would go on without the platform
-            platform.down(terminal.report)
-        terminal.out.print("embedded platform removed")
+    platform = embedded_platform.Platform()
+    with platform.deploying(terminal.report):  # else an `up` would go on without the platform
+        platform.down(terminal.report)
+    terminal.out.print("embedded platform removed")
 
 
 def status(output: Output = None) -> None:
@@ -126,22 +124,21 @@ def status(output: Output = None) -> None:
 
     [dim]tenancy local status[/dim]
     """
-    with terminal.errors():
-        platform = embedded_platform.Platform()
-        parts = platform.status()
-        table = terminal.table("part", "state")
-        for part in parts:
-            table.add_row(part.part, f"pid {part.pid}" if part.pid else "not running")
-        stack, more = None, list[str]()
-        if carried := platform.carried():
-            stack = {"stack": carried.name, "engine": carried.engine, "kubeconfig": str(platform.kubeconfig)}
-            more += [f"\nstack       {carried.name}, deployed with {carried.engine}"]
-            more += [f"kubeconfig  {platform.kubeconfig}"]
-        answer(output, {"parts": [asdict(part) for part in parts], "deployed": stack}, table, *map(Text, more))
-        exited = [part.part for part in parts if not part.pid]
-        for part in exited if len(exited) < len(parts) else ():
-            log = platform.places.log(part)
-            problem = f"\n{part} exited. Last log lines ({log}):\n{processes.tail(log)}"
-            terminal.err.print(escape(problem), highlight=False)
-        if exited:
-            raise typer.Exit(terminal.ExitCode.ERROR)
+    platform = embedded_platform.Platform()
+    parts = platform.status()
+    table = terminal.table("part", "state")
+    for part in parts:
+        table.add_row(part.part, f"pid {part.pid}" if part.pid else "not running")
+    stack, more = None, list[str]()
+    if carried := platform.carried():
+        stack = {"stack": carried.name, "engine": carried.engine, "kubeconfig": str(platform.kubeconfig)}
+        more += [f"\nstack       {carried.name}, deployed with {carried.engine}"]
+        more += [f"kubeconfig  {platform.kubeconfig}"]
+    answer(output, {"parts": [asdict(part) for part in parts], "deployed": stack}, table, *map(Text, more))
+    exited = [part.part for part in parts if not part.pid]
+    for part in exited if len(exited) < len(parts) else ():
+        log = platform.places.log(part)
+        problem = f"\n{part} exited. Last log lines ({log}):\n{processes.tail(log)}"
+        terminal.err.print(escape(problem), highlight=False)
+    if exited:
+        raise typer.Exit(terminal.ExitCode.ERROR)

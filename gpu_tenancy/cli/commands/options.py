@@ -151,14 +151,13 @@ def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
 ) -> Generator["client.Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    with terminal.errors():
-        if not (embedded or kubeconfig or context) and contexts.uses_embedded():
-            embedded = True
-            terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
-        try:
-            with contexts.connect(kubeconfig, context, embedded=embedded) as cluster:
-                yield cluster
-        except errors.ApiError as error:
-            raise ConsoleError(f"API server: {error}", fix_of(error, rights)) from error
-        except KeyboardInterrupt:
-            return
+    if not (embedded or kubeconfig or context) and contexts.uses_embedded():
+        embedded = True
+        terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
+    try:
+        with contexts.connect(kubeconfig, context, embedded=embedded) as cluster:
+            yield cluster
+    except errors.ApiError as error:
+        raise ConsoleError(f"API server: {error}", fix_of(error, rights)) from error
+    except KeyboardInterrupt:
+        return

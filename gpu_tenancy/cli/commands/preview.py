@@ -88,8 +88,7 @@ def preview(
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
-    # The first one for what cannot be recorded, such as on a full disk.
-    with terminal.errors(stack), _recorded(out), terminal.errors(stack), engine.relaxed_collector():
+    with _recorded(out), terminal.errors(stack), engine.relaxed_collector():
         folder = projects.project_folder(project)
         place = contexts.Place(kubeconfig, context, embedded)
         terminal.progress(f"rendering {stack}")
@@ -143,14 +142,13 @@ def snapshot(
 
     [dim]tenancy cluster snapshot --out prod.json[/dim]
     """
-    with terminal.errors():
-        seen = _read(contexts.Place(kubeconfig, context, embedded))
-        for missing in seen.refused("ClusterQueue", "LocalQueue", "Workload"):
-            raise ConsoleError(missing.text, "use the kubeconfig of an administrator or of an auditor")
-        state_file.to_file(seen, out)
-        for missing in seen.refused():
-            terminal.err.print(missing.text, highlight=False)
-        terminal.out.print(f"{len(seen.of('Workload'))} workloads in {out}", highlight=False)
+    seen = _read(contexts.Place(kubeconfig, context, embedded))
+    for missing in seen.refused("ClusterQueue", "LocalQueue", "Workload"):
+        raise ConsoleError(missing.text, "use the kubeconfig of an administrator or of an auditor")
+    state_file.to_file(seen, out)
+    for missing in seen.refused():
+        terminal.err.print(missing.text, highlight=False)
+    terminal.out.print(f"{len(seen.of('Workload'))} workloads in {out}", highlight=False)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ with lazily():
     from gpu_tenancy.gitops import changed as gitops_changed
     from gpu_tenancy.gitops import comment as gitops_comment
     from gpu_tenancy.gitops import manifests
-    from gpu_tenancy.model import load
+    from gpu_tenancy.model import load, outlook
     from gpu_tenancy.model import project as projects
     from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
     from gpu_tenancy.model.outlook import explain as outlook_explain
@@ -44,18 +44,20 @@ def validate(
     project: ProjectFolder = None,
     output: Output = None,
 ) -> None:
-    """Check stack files and print every problem with its place and fix. Nothing is rendered.
+    """Check stack files and print every problem with its place and fix, and warnings. Nothing is rendered.
 
     [dim]tenancy stack validate prod-aws[/dim]
     """
-    with terminal.errors():
-        folder = projects.project_folder(project)
-        stacks = stacks or projects.stack_names(folder)
+    folder = projects.project_folder(project)
+    projects.project_name(folder)
+    stacks = stacks or projects.stack_names(folder)
     valid: list[str] = []
     for stack in stacks:
         with suppress(typer.Exit), terminal.errors(stack):
-            load.load(projects.read_stack(stack, folder))
+            warnings = outlook.outlook(load.load(projects.read_stack(stack, folder))).warnings
             valid.append(stack)
+            for warning in warnings:
+                terminal.err.print(f"[yellow]{escape(f'{stack}: {warning}')}[/yellow]", highlight=False)
     lines = [Text.assemble(("✓", "green"), f" {stack}") for stack in valid]
     answer(output, [{"stack": stack, "valid": stack in valid} for stack in stacks], *lines, names=valid)
     if len(valid) < len(stacks):
@@ -114,13 +116,12 @@ def init(
 
     [dim]tenancy stack init my-platform --cloud aws[/dim]
     """
-    with terminal.errors():
-        clouds = tuple(cloud or ())
-        for file in starting.start(folder, clouds=clouds, ci=ci):
-            terminal.out.print(f"  {escape(str(file))}", highlight=False)
-        terminal.out.print("\nnext:", highlight=False)
-        for line in _next(folder, clouds):
-            terminal.out.print(command(f"  {line}"), highlight=False)
+    clouds = tuple(cloud or ())
+    for file in starting.start(folder, clouds=clouds, ci=ci):
+        terminal.out.print(f"  {escape(str(file))}", highlight=False)
+    terminal.out.print("\nnext:", highlight=False)
+    for line in _next(folder, clouds):
+        terminal.out.print(command(f"  {line}"), highlight=False)
 
 
 def _next(folder: Path, clouds: tuple[str, ...]) -> Iterator[str]:
@@ -175,14 +176,13 @@ def changed(
 
     [dim]tenancy stack changed --base origin/main[/dim]
     """
-    with terminal.errors():
-        affected = gitops_changed.changed(projects.project_folder(project), base)
-        names = list(affected.stacks)
-        for name in names:
-            terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
-        for name in affected.gone:
-            terminal.report(f"{name}: stack file removed; delete its resources with `pulumi destroy -s {name}`")
-        for_programs(output or Form.NAME, names, names)
+    affected = gitops_changed.changed(projects.project_folder(project), base)
+    names = list(affected.stacks)
+    for name in names:
+        terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
+    for name in affected.gone:
+        terminal.report(f"{name}: stack file removed; delete its resources with `pulumi destroy -s {name}`")
+    for_programs(output or Form.NAME, names, names)
 
 
 def comment(
@@ -195,8 +195,7 @@ def comment(
 
     [dim]tenancy stack comment out --out out/comment.md[/dim]
     """
-    with terminal.errors():
-        previews = gitops_comment.read(reports)
-        write_text(out, gitops_comment.comment(previews))
-        if code := gitops_comment.worst(previews):
-            raise typer.Exit(code)
+    previews = gitops_comment.read(reports)
+    write_text(out, gitops_comment.comment(previews))
+    if code := gitops_comment.worst(previews):
+        raise typer.Exit(code)

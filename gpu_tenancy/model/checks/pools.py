@@ -6,6 +6,7 @@ from itertools import permutations
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem, unknown
+from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.model.catalogue import Machine, cloud_tables, find_gpu, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules
 from gpu_tenancy.model.catalogue.machines import CapacityType, PurchaseRow
@@ -197,9 +198,6 @@ def _policy(resolved: ResolvedPool, machine: Machine, rules: CloudRules, policy:
         yield Problem(place, "has no effect without compact placement", "set compact: true, or remove it", policy)
 
 
-_DAY: Final = 86400
-
-
 def capacity_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
     """Capacity types that are unsupported, incomplete or unavailable for the machine type."""
     name, pool, kind, made = resolved.name, resolved.pool, resolved.pool.capacity.kind, resolved.cluster.NODES_MADE
@@ -236,18 +234,18 @@ def _lifetime(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterato
         if queued and queued.lifetime:
             yield Problem(place, f"has no maxRun, which {title} requires", "set {kind: queued, maxRun: 7d}", kind)
         return
-    days = f"{longest / _DAY:g}d"
+    shown = format_duration(longest)
     if queued and queued.lifetime is False:
         broken = f"is not supported on {title}, where a node stays until it is empty"
-        yield Problem((*place, "maxRun"), broken, "remove it", days)
+        yield Problem((*place, "maxRun"), broken, "remove it", shown)
     if rule.shortest is not None and longest < rule.shortest:
-        least = f"{rule.shortest / 60:g}m"
+        least = format_duration(rule.shortest)
         broken = f"is less than the minimum lifetime of {kind} nodes on {title} ({least})"
-        yield Problem((*place, "maxRun"), broken, f"set {least} or more", f"{longest / 60:g}m")
+        yield Problem((*place, "maxRun"), broken, f"set {least} or more", shown)
     if rule.longest is not None and longest > rule.longest:
-        most = f"{rule.longest / _DAY:g}d"
+        most = format_duration(rule.longest)
         broken = f"exceeds the maximum lifetime of {kind} nodes on {title} ({most})"
-        yield Problem((*place, "maxRun"), broken, f"set {most} or less", days)
+        yield Problem((*place, "maxRun"), broken, f"set {most} or less", shown)
 
 
 def empty_pool_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:

@@ -185,12 +185,16 @@ def _limits(tree: Tree, path: Path, workload: Server | Training, size: PodSize) 
     aligned = next((pool.name for pool in size.flavor.pools if pools[pool.name].numa), None)
     for resource, limit in limits_of(workload).items():
         request, maximum, ratio = size.amounts[resource], getattr(containers.max, resource), ratio_of.get(resource)
+        of_node = size.flavor.node.get(resource, 0)
         about: tuple[Path, ...] = (("teams", team, "containers"), ("teams", team, "compute"))
         if limit < request:
             rule, fix = f"is below the request of a pod ({format_amount(resource, request)})", "raise it, or remove it"
         elif maximum is not None and limit > maximum:
             rule = f"exceeds the team's containers.max.{resource} ({format_amount(resource, maximum)})"
             fix = f"lower it, or raise teams.{team}.containers.max.{resource}"
+        elif limit > of_node:
+            rule = f"exceeds the {format_amount(resource, of_node)} {resource} of a node of flavor {size.flavor.name}"
+            fix, about = "lower it, or remove it", (("pools",),)
         elif ratio is not None and limit > request * ratio:
             rule = f"exceeds {float(ratio):g} times the request, the ratio of the team's compute.limits and requests"
             fix = f"lower it, raise {resource}, or raise teams.{team}.compute.limits.{resource}"

@@ -38,7 +38,7 @@ class Level:
     @property
     def within(self) -> str:
         """The time, as Prometheus writes it."""
-        return f"{self.spec.within / 60:g}m"
+        return format_duration(self.spec.within)
 
     @property
     def share(self) -> str:

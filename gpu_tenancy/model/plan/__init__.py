@@ -124,7 +124,7 @@ def plan(stack: Stack) -> Plan:
         manager=worker_access(tree),
         caches=cache_plans(tree),
         snapshot_classes=storage.snapshot_classes(stack),
-        notebooks={name: int(team.notebooks.longest) for name, team in stack.teams.items() if team.notebooks},
+        notebooks={name: team.notebooks.longest for name, team in stack.teams.items() if team.notebooks},
         flows=flows({space.name: space.bindings for space in spaces}),
         parts=parts(stack, operators=bool(installed or observed or wired)),
     )

@@ -74,7 +74,7 @@ class Bounds:
             "priority-classes": self.classes if team.compute.priorities else [],
             "priority-class-required": ["true"] if self.must_name else [],
             "default-priority": [team.priority] if team.priority else [],
-            "default-deadline": [str(int(team.deadline))] if team.deadline else [],
+            "default-deadline": [str(team.deadline)] if team.deadline else [],
             "pull-secrets": self.namespace.pull_secrets,
             "schedulers": ["default-scheduler", "volcano"] if gang else [],
             "volcano-queues": [gang_queue_name(self.namespace.name, flavor) for flavor in team.gangs],

@@ -60,8 +60,8 @@ def notebooks(tree: Tree, team: str) -> NotebooksOffer | None:
         tuple(spec.images),
         sizes,
         OfferedHome(format_bytes(home.size), home.access_mode, home.storage_class),
-        int(spec.idle),
-        int(spec.longest),
+        spec.idle,
+        spec.longest,
         spec.expose.hosts if spec.expose else {},
     )
 

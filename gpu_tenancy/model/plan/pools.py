@@ -277,8 +277,9 @@ class ResolvedPool:
         of_stack = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in pool.taints)
         of_gpu = (NodeTaint(self.resource, GPU_TAINT_VALUE, "NoSchedule"),) if gpus else ()
         if rule.by_queue and pool.capacity.kind == "queued":
-            longest = None if pool.capacity.max_run is None else int(pool.capacity.max_run)
-            provisioning = Provisioning(rule.by_queue.provisioning_class, rule.by_queue.node_selector, longest)
+            provisioning = Provisioning(
+                rule.by_queue.provisioning_class, rule.by_queue.node_selector, pool.capacity.max_run
+            )
         return PoolSupply(
             name=self.name,
             flavor=self.flavor,

@@ -134,7 +134,7 @@ def team_secrets(stack: Stack, name: str) -> TeamSecrets:
 def _copied(name: str, secret: Secret, url: str) -> CopiedSecret:
     store, remote = store_of(url)
     keys = ((secret.key, ""),) if secret.key else tuple(sorted(secret.keys.items()))
-    return CopiedSecret(name, store, remote, keys, int(secret.refresh), secret.type)
+    return CopiedSecret(name, store, remote, keys, secret.refresh, secret.type)
 
 
 def readers(stack: Stack) -> tuple[SecretReader, ...]:

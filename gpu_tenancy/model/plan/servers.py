@@ -29,7 +29,7 @@ def with_engine(server: ResolvedServer) -> dict[str, ResolvedServer]:
 
 def grace_period(server: ResolvedServer) -> int | None:
     """Termination grace period of its pods in seconds; None for the default."""
-    return None if server.drain is None else DEREGISTERED_AFTER + int(server.drain) + _TORN_DOWN_AFTER
+    return None if server.drain is None else DEREGISTERED_AFTER + server.drain + _TORN_DOWN_AFTER
 
 
 def of_server(argument: Argument, server: ResolvedServer) -> str | None:
@@ -39,7 +39,7 @@ def of_server(argument: Argument, server: ResolvedServer) -> str | None:
         name=server.model.served if server.model else "",
         gpus=server.gpus,
         nodes=server.nodes,
-        drain=int(server.drain or 0),
+        drain=server.drain or 0,
     )
 
 
@@ -79,7 +79,7 @@ def route(server: ResolvedServer) -> RoutePlan | None:
         listener=server.expose.listener,
         # Of an engine that asks for a key, only the paths for which it does.
         paths=engine.api_key.paths if engine and server.expose.api_key else ("/",),
-        timeout=int(server.expose.timeout),
+        timeout=server.expose.timeout,
         backends=((server.name, 100 - sum(server.canaries.values())), *server.canaries.items()),
     )
 

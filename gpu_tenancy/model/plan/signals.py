@@ -219,7 +219,7 @@ def signals(metrics: Metrics, server: ResolvedServer) -> Iterator[Signal]:
 def cold_starts(environment: Environment) -> list[str]:
     """Servers that can have no replicas, with the time that their first request waits: `a/chat up to 13m`."""
     return [
-        f"{server.team}/{server.name} up to {format_duration(server.starts_within)}"
+        f"{server.team}/{server.name} up to {format_duration(server.ready_within)}"
         for server in environment.stack.servers
         if server.replicas.min == 0 and server.has_service
     ]

@@ -139,7 +139,7 @@ class ServerPlan:
     @property
     def progress(self) -> int:
         """Seconds within which a rollout must make a pod ready (progressDeadlineSeconds)."""
-        return self.spec.starts_within + SCHEDULED_WITHIN
+        return self.spec.ready_within + SCHEDULED_WITHIN
 
     @property
     def api(self) -> tuple[str, str]:
@@ -226,7 +226,7 @@ def _jobs(tree: Tree, team: str, scheduler: str) -> Iterator[JobPlan]:
             gang=job.gang,
             retries=job.retries,
             deadline=_deadline(tree, team, job),
-            keep=int(job.keep),
+            keep=job.keep,
             least=job.workers.min if job.elastic else None,
             success=tuple(job.success_roles),
             runtime=_runtime(tree, name, job, roles[-1].pod) if job.kind.runtime else None,
@@ -261,8 +261,7 @@ def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[st
 def _deadline(tree: Tree, team: str, job: Training) -> int | None:
     """The job's deadline, else the team's, if its kind can have one."""
     usual = None if any(key == "deadline" for key, _ in job.kind.lacks) else tree.stack.teams[team].deadline
-    deadline = usual if job.deadline is None else job.deadline
-    return None if deadline is None else int(deadline)
+    return usual if job.deadline is None else job.deadline
 
 
 def _pod(tree: Tree, name: str, workload: Workload) -> PodPlan | None:
@@ -296,7 +295,7 @@ def _ends(server: ResolvedServer, pods: dict[str, PodPlan]) -> dict[str, PodPlan
     grace = grace_period(server)
     if grace is None or server.drain is None:
         return pods
-    waits = {WORKER: DEREGISTERED_AFTER + int(server.drain)}
+    waits = {WORKER: DEREGISTERED_AFTER + server.drain}
     return {role: replace(pod, ends=(waits.get(role, DEREGISTERED_AFTER), grace)) for role, pod in pods.items()}
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from gpu_tenancy.model.fields import Bytes, Name, Seconds, Section, refuse
+from gpu_tenancy.model.fields import PORT, Bytes, Hours, Name, Section, refuse
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.clouds.base import ClusterSection, KubernetesVersion
@@ -82,7 +82,7 @@ class Prometheus(Section):
     """Name of the chart's release; its Prometheus selects ServiceMonitors by the label `release` with this value."""
     namespace: Name = "monitoring"
     """Namespace of the release; the teams' network policies allow it to scrape the servers."""
-    address: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/[^\s]*[^\s/])?$")] | None = None
+    address: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/[^\s]*[^\s/])?$"), PORT] | None = None
     """URL of its HTTP API; default: its Service in the cluster, such as
     http://kube-prometheus-stack-prometheus.monitoring.svc:9090."""
 
@@ -92,7 +92,7 @@ class MetricsStorage(Section):
 
     size: Annotated[Bytes, Field(ge=10 * 2**30)] = 100 * 2**30
     """Size of the volume, at least 10Gi. Prometheus deletes its oldest samples at four fifths of it."""
-    retention: Annotated[Seconds, Field(ge=86400)] = 15 * 86400
+    retention: Annotated[Hours, Field(ge=86400)] = 15 * 86400
     """Age at which samples are deleted, at least a day."""
     storage_class: Name | None = None
     """StorageClass of the volumes; default: the cluster's default class."""

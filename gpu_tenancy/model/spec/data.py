@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gpu_tenancy.model.fields import Bytes, Name, Positive, Section, Shorthand, refuse
+from gpu_tenancy.model.fields import PORT, Bytes, Name, Positive, Section, Shorthand, refuse
 from gpu_tenancy.model.spec.clouds.aws import KeyArn
 
 MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
@@ -96,7 +96,7 @@ class Dataset(Section):
     when the stack is destroyed."""
     account: AccountId | None = None
     """Resource ID of the storage account of an `az://` bucket; default: in the cluster's resource group."""
-    endpoint: Annotated[str, Field(pattern=r"^https?://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?$")] | None = None
+    endpoint: Annotated[str, Field(pattern=r"^https?://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]+)?$"), PORT] | None = None
     """URL of another service with the API of S3 that has the `s3://` bucket, such as `https://minio.example.com:9000`;
     default: Amazon S3. Nodes read it: with the keys that the CSI driver has, or `accelerate.secret` of a cache."""
     key: KeyArn | None = None

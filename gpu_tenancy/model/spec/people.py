@@ -156,9 +156,9 @@ class Grace(Section):
     A deleted or preempted pod keeps its GPUs for this time, while its queue admits another workload in its place.
     """
 
-    jobs: GracePeriod = 600.0
+    jobs: GracePeriod = 600
     """Of pods and jobs: the time to write a checkpoint. The default is what the Cluster Autoscaler waits at most."""
-    servers: GracePeriod = 3600.0
+    servers: GracePeriod = 3600
     """Of Deployments, StatefulSets, LeaderWorkerSets, RayServices and Rollouts: the time to complete requests."""
 
 

@@ -148,7 +148,7 @@ class Secret(Section):
     """With `from`: the key that gets the whole value."""
     keys: dict[DataKey, Annotated[str, StringConstraints(pattern=r"^[^\s]{1,256}$")]] = {}
     """With `from`: field of the value, which is a JSON object, by key. Default, without `key`: all of its fields."""
-    refresh: Annotated[Seconds, Field(ge=60)] = 3600.0
+    refresh: Annotated[Seconds, Field(ge=60)] = 3600
     """With `from`: how often External Secrets reads the value again."""
     type: Literal["Opaque", "kubernetes.io/dockerconfigjson"] = "Opaque"
     """Type of the Secret. `kubernetes.io/dockerconfigjson`: credentials of registries, for `imagePullSecrets`."""

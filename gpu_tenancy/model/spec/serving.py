@@ -11,6 +11,7 @@ from gpu_tenancy.model.fields import (
     Cidr,
     Count,
     Cpu,
+    Duration,
     Host,
     Image,
     Matching,
@@ -86,9 +87,9 @@ class ServerMetrics(Section):
 class ServerLevel(Section):
     """The service level of a server, of which alerts say when its error budget is used up too fast."""
 
-    first_token: Annotated[Seconds, Field(ge=0.001)] | None = None
+    first_token: Annotated[Duration, Field(ge=0.001)] | None = None
     """Time to the first token, such as `500ms`: a bound of the histogram's buckets. Requires `metrics.firstToken`."""
-    latency: Annotated[Seconds, Field(ge=0.001)] | None = None
+    latency: Annotated[Duration, Field(ge=0.001)] | None = None
     """Time to the whole answer, such as `10s`: a bound of the histogram's buckets. Requires `metrics.latency`."""
     share: Annotated[float, Field(ge=50, le=99.99)] = 99
     """Percent of the requests, in 30 days, that must be answered within each of these times, and without a failure."""
@@ -97,15 +98,15 @@ class ServerLevel(Section):
 class Probes(Section):
     """Times of a server's probes."""
 
-    period: Annotated[Seconds, Field(ge=1, le=3600)] = 10.0
+    period: Annotated[Seconds, Field(ge=1, le=3600)] = 10
     """Time between two probes."""
-    timeout: Annotated[Seconds, Field(ge=1, le=3600)] = 5.0
+    timeout: Annotated[Seconds, Field(ge=1, le=3600)] = 5
     """Time in which the server must answer a probe."""
     failures: Positive = 3
     """Failed probes in a row after which a pod gets no requests, or restarts."""
-    ready_after: Annotated[Seconds, Field(le=86400)] = 30.0
+    ready_after: Annotated[Seconds, Field(le=86400)] = 30
     """Time from the start of the container to the first readiness probe."""
-    alive_after: Annotated[Seconds, Field(le=86400)] = 60.0
+    alive_after: Annotated[Seconds, Field(le=86400)] = 60
     """Time from the start of the container to the first liveness probe."""
 
 
@@ -171,7 +172,7 @@ class ServerExpose(GatewayRoute):
     anonymous: bool = False
     """That there is no key for `reach: public`: anyone may send requests, unless the Gateway or the server itself asks
     who it is."""
-    timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
+    timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600
     """Time that a request may take, as the route's timeout, for Gateways that have such timeouts."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -246,10 +247,10 @@ class Notebooks(Section):
     """Sizes to choose from, by name; the first is the default."""
     home: Storage
     """Storage of each notebook, under /home/notebook. It stays when the notebook stops or is deleted."""
-    idle: Annotated[Seconds, Field(ge=300)] = 3600.0
+    idle: Annotated[Seconds, Field(ge=300)] = 3600
     """Time without a running cell and without output of a terminal, after which a notebook stops. An open browser does
     not count."""
-    longest: Annotated[Seconds, Field(ge=600)] = 43200.0
+    longest: Annotated[Seconds, Field(ge=600)] = 43200
     """Time after which a running notebook stops, whatever it does."""
     expose: NotebooksExpose | None = None
     """Hosts by which browsers reach notebooks; default: none, only `kubectl port-forward` reaches them."""

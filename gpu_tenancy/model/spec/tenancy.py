@@ -12,8 +12,8 @@ from gpu_tenancy.model.fields import (
     Count,
     Cpu,
     DottedName,
+    Duration,
     Name,
-    Seconds,
     Section,
     Shorthand,
     Weight,
@@ -128,9 +128,9 @@ class Usage(Section):
     first.
     """
 
-    half_life: Seconds
+    half_life: Duration
     """Time after which past usage counts half, such as `7d`."""
-    sampling: Seconds = 300.0
+    sampling: Duration = 300.0
     """Interval in which Kueue measures usage; default: 5m."""
     weights: dict[str, Annotated[float, Field(ge=0, le=MOST_OBJECTS)]] = {}
     """Weight of a GPU, a CPU or a byte of memory in a team's usage; default: 1 for a GPU, its part of a GPU for a
@@ -199,7 +199,7 @@ class MultiKueue(Section):
     """Worker clusters, in the order in which `incremental` tries them."""
     manager: Name | None = None
     """Stack of the manager, whose file is beside this one and names this stack under `workers`."""
-    worker_lost_timeout: Annotated[Seconds, Field(ge=1)] = 900.0
+    worker_lost_timeout: Annotated[Duration, Field(ge=1)] = 900.0
     """Time after which workloads of a worker that is not reachable are queued again, for another worker."""
     dispatcher: Literal["all-at-once", "incremental"] = "all-at-once"
     """`all-at-once`: all workers get a workload, and the first that admits it runs it. `incremental`: three workers

@@ -10,6 +10,7 @@ from gpu_tenancy.model.fields import (
     Bytes,
     Count,
     Cpu,
+    Duration,
     Image,
     Name,
     Positive,
@@ -153,7 +154,7 @@ class ScaleOn(Section):
 
     cpu: Annotated[int, Field(ge=1, le=100)] | None = 70
     """Target CPU utilization in percent of the request; null: do not scale on CPU."""
-    latency_p99: Annotated[Seconds, Field(ge=0.001)] | None = Field(default=None, alias="latencyP99")
+    latency_p99: Annotated[Duration, Field(ge=0.001)] | None = Field(default=None, alias="latencyP99")
     """Target for the 99th percentile of a pod's latency, such as `100ms`; requires `metrics.latency` of the server,
     `metrics.histogram` or `metrics.latencyP99`."""
     queue: Positive | None = None
@@ -195,7 +196,7 @@ class Load(Section):
     """Requests per second at the peak, such as `10000/s`."""
     per_replica: Rate
     """Requests per second that one replica answers within `latency`, by your own measurement, such as `220/s`."""
-    latency: Annotated[Seconds, Field(ge=0.001)] | None = None
+    latency: Annotated[Duration, Field(ge=0.001)] | None = None
     """99th percentile of the latency at which you measured `perReplica`, such as `100ms`."""
     headroom: Literal["node", "none"] = "node"
     """`node`: the load is carried while a node is lost, or a rollout without `surge` replaces a replica. `none`: only
@@ -346,7 +347,12 @@ class Server(Workload):
     def starts_within(self) -> int:
         """Maximum startup time in seconds."""
         size = self.model.size if self.model and self.model.size else 0
-        return int(_STARTUP + size // _READ if self.startup is None else self.startup)
+        return _STARTUP + size // _READ if self.startup is None else self.startup
+
+    @property
+    def ready_within(self) -> int:
+        """Seconds from the start of its container until it must be ready."""
+        return max(self.starts_within, self.probes.ready_after)
 
     @property
     def model_path(self) -> str:
@@ -433,7 +439,7 @@ class Training(Workload):
     deadline: Annotated[Seconds, Field(ge=1)] | None = None
     """Maximum run time, without the time in the queue, after which the job is terminated. Kueue also stops a job whose
     run times before and after preemptions or restarts exceed it together by a minute."""
-    keep: Seconds = 86400.0
+    keep: Seconds = 86400
     """Time until a finished job is deleted; of a TrainJob, its pods. Not for ray."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:

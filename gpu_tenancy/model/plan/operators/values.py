@@ -142,7 +142,7 @@ def _volumes(stack: Stack) -> Values:
         return {"volumeClaimTemplate": {"spec": spec}}
 
     limits = {
-        "retention": f"{int(storage.retention) // _HOUR}h",
+        "retention": f"{storage.retention // _HOUR}h",
         "retentionSize": f"{storage.size * 4 // 5 // 2**20}MB",  # MB is 2^20 bytes to Prometheus.
     }
     return {
