@@ -72,7 +72,12 @@ class TrainingRuntime(Component):
 
 def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> ResourceOptions:
     """Options for kinds whose webhooks reject changes of a field; Pulumi knows this for Jobs only."""
-    return ResourceOptions(parent=component, replace_on_changes=[field], delete_before_replace=True)
+    return ResourceOptions(
+        parent=component,
+        replace_on_changes=[field],
+        delete_before_replace=True,
+        ignore_changes=["spec.ttlSecondsAfterFinished"],  # Jobs deployed by 0.3 have it, and would start again.
+    )
 
 
 def _compute_domain(name: str, job: JobPlan, channels: str, opts: ResourceOptions) -> CustomResource:

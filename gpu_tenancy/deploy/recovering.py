@@ -32,7 +32,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Failure, Live, survey
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS, HOLDING
-from gpu_tenancy.model.names import DEPLOYED_BY
+from gpu_tenancy.model.names import COMPUTE_DOMAIN, DEPLOYED_BY
 
 _PLUGIN: Final = "pulumi-kubernetes"
 """Start of the field managers of Pulumi's Kubernetes provider:
@@ -86,7 +86,9 @@ def recovered(  # noqa: PLR0913 - what is compared
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         lives = survey(cluster, pool, known)
     _same_cluster(known, lives)
-    other = [one for one, live in lives.items() if not isinstance(live, Failure) and _differs(known[one], live)]
+    ran = [one for one, live in lives.items() if live is None and _is_job(known[one])]
+    there = {one: live for one, live in lives.items() if one not in ran}
+    other = [one for one, live in there.items() if not isinstance(live, Failure) and _differs(known[one], live)]
     lines = {one: line for one in other if (line := _change(one, known[one], lives[one]))}
     held = any(isinstance(live, Live) and HOLDING in live.managers for live in lives.values())
     plain = [one for one in created if not wanted[one].secret_paths]
@@ -99,7 +101,7 @@ def recovered(  # noqa: PLR0913 - what is compared
         state,
         tuple(created),
         (*(wanted[one].urn for one in plain), *(str(known[one]["urn"]) for one in other)),
-        tuple(lines.values()),
+        (*lines.values(), *(f"{one}: deleted; it runs again only when the stack changes it" for one in ran)),
         any(lives[one] for one in lines) and not held,
     )
 
@@ -113,6 +115,12 @@ def _same_cluster(known: Mapping[Reference, Entry], lives: Mapping[Reference, Li
             f"the cluster has none of the {len(uids)} objects of the state",
             "select the cluster of the stack; if its objects were deleted, run `pulumi refresh`, then the same command",
         )
+
+
+def _is_job(entry: Entry) -> bool:
+    """Whether it is a job of a team, which no deployment runs again because somebody deleted it."""
+    kind = entry["urn"].split("::")[2]  # with the types of its parents
+    return any(f":{parent}$" in kind for parent in ("TrainingJob", "GangJob")) and not kind.endswith(COMPUTE_DOMAIN[1])
 
 
 def _own(managed: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:

@@ -132,7 +132,6 @@ def _places(paths: tuple[Path, ...]) -> str:
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _KUSTOMIZATION: Final = "kustomization.yaml"
 _TO_PULUMI: Final = "pulumi.com/"
-_TTL: Final = "ttlSecondsAfterFinished"
 _RETAINED: Final[dict[str, Json]] = {  # Argo CD and Flux keep such an object when the folder no longer has it
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
@@ -142,18 +141,14 @@ Files = dict[PurePosixPath, str]  # file contents by path
 
 
 def content(piece: Piece) -> dict[str, Json]:
-    """The manifest without Pulumi's fields. Finished jobs are kept: Argo CD or Flux would run deleted ones again."""
+    """The manifest without Pulumi's fields."""
     metadata = map_at(piece.manifest, "metadata")
     kept = {key: value for key, value in map_at(metadata, "annotations").items() if not key.startswith(_TO_PULUMI)}
     kept |= _RETAINED if piece.retained else {}
     changed: dict[str, Json] = {key: value for key, value in metadata.items() if key != "annotations"}
     if kept:
         changed = {"annotations": dict(sorted(kept.items())), **changed}
-    manifest: dict[str, Json] = {key: changed if key == "metadata" else value for key, value in piece.manifest.items()}
-    spec = map_at(manifest, "spec")
-    if piece.part == WORK and _TTL in spec:
-        manifest["spec"] = {key: value for key, value in spec.items() if key != _TTL}
-    return manifest
+    return {key: changed if key == "metadata" else value for key, value in piece.manifest.items()}
 
 
 def file_name(member: Piece) -> str:

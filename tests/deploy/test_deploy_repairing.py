@@ -282,3 +282,33 @@ def test_deploys_changed_and_deleted_objects_again(project: Project, cluster: Cl
     assert live["spec"]["hard"]["requests.nvidia.com/gpu"] != "999"
     now = existing(cluster, objects)
     assert {one for one in objects if now.get(one) != before[one]} == {gone}
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow
+def test_a_job_runs_once_for_each_definition(project: Project, platform: Platform, cluster: Cluster) -> None:
+    def up() -> str:
+        done = tenancy(project, "up", "good", "--yes")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def uid() -> str | None:
+        live: Any = cluster.get(*nightly)
+        return live and live["metadata"]["uid"]
+
+    (nightly,) = (one for one in references(project) if one.kind == "Job" and one.name == "nightly")
+    up()
+    first = uid()
+    assert first
+    succeeded(pulumi(project, "up", "--refresh", "--yes", "--skip-preview"))
+    assert uid() == first
+    cluster.delete(nightly, wait=GUARD)
+    assert f"{nightly}: deleted; it runs again only when the stack changes it" in up()
+    succeeded(pulumi(project, "up", "--yes", "--skip-preview"))
+    assert uid() is None
+    teams = small()["teams"]
+    teams["vision"]["training"]["nightly"]["image"] = "registry.example.com/ml/train:4.0"
+    write(project, platform, teams=teams)
+    up()
+    assert uid() not in {None, first}
+    succeeded(pulumi(project, "preview", "--expect-no-changes"))

@@ -31,7 +31,6 @@ from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.gitops.manifests import OPERATORS, TENANCY, WORK, refusals, stays
 
 KEPT = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "kustomize.toolkit.fluxcd.io/prune": "disabled"}
-TTL = "ttlSecondsAfterFinished"
 
 
 @pytest.mark.slow
@@ -53,15 +52,7 @@ def test_objects_equal_the_programs_but_for_annotations(stack: str) -> None:
         kept |= KEPT if found[key(one)].retained else {}
         if kept:
             expected["metadata"]["annotations"] = kept
-        if found[key(one)].part == WORK and "spec" in expected:
-            expected["spec"] = {name: value for name, value in expected["spec"].items() if name != TTL}
         assert one == expected
-
-
-def test_finished_jobs_are_kept() -> None:
-    jobs = [one for one in parts("local") if one.kind == "Job" and one.part == WORK]
-    assert any(TTL in spec for one in jobs if isinstance(spec := one.manifest["spec"], dict))
-    assert [one for one in everything(tree("local")) if TTL in one.get("spec", {})] == []
 
 
 def test_retained_objects_are_neither_pruned_nor_deleted() -> None:

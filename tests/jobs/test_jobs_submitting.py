@@ -349,6 +349,7 @@ def _is_submitted(name: str, job: Data, folder: Path) -> bool:
 
 
 NAME: Final = "app.kubernetes.io/name"
+TTL: Final = "ttlSecondsAfterFinished"
 SMALL: Final[Data] = {"image": "registry.example.com/ml/train:3.0.1", "command": ["python"], "args": ["train.py"]}
 SIZED: Final[Data] = {**SMALL, "gpus": 4, "cpu": 8, "memory": "64Gi"}
 DISTRIBUTED: Final[Data] = {**SIZED, "workers": 2, "volumes": {"checkpoints": "/checkpoints"}, "priority": "ml-high"}
@@ -357,7 +358,7 @@ JOBS: Final[dict[str, Data]] = {
     "a job without GPUs": {**SMALL, "gpus": 0},
     "a job of several GPUs and pods": DISTRIBUTED,
     "a job with its own deadline and priority": {**SIZED, "deadline": "90m", "priority": "ml-high"},
-    "a job with its own retries and time to be kept": {**SIZED, "retries": 0, "keep": "1h"},
+    "a job with its own retries": {**SIZED, "retries": 0},
     "a job with its own shared memory and scratch space": {**SIZED, "sharedMemory": "1Gi", "scratch": "10Gi"},
     "a job that node autoscalers may move": {**SIZED, "movable": True},
     "a job with variables and a key of a Secret": {**SIZED, "env": {"STEPS": "1", "TOKEN": {"secret": "tracking",
@@ -444,7 +445,7 @@ def without_differences(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     named = cast("dict[str, Any]", value).items()
-    fields = {key: without_differences(item) for key, item in named if key not in {NAME, "runtimeRef"}}
+    fields = {key: without_differences(item) for key, item in named if key not in {NAME, TTL, "runtimeRef"}}
     if "metadata" in fields and "gpu-tenancy.dev/runtime" in fields["metadata"].get("annotations", {}):
         del fields["metadata"]
     return {key: item for key, item in fields.items() if item != {} or key in {"rayStartParams", "emptyDir"}}
@@ -464,6 +465,8 @@ def test_what_differs_is_listed(tmp_path: Path) -> None:
     assert NAME in declared["metadata"]["labels"]
     assert NAME not in json.dumps(submitted)
     assert "gpu-tenancy.dev/runtime" not in json.dumps(submitted)
+    declared, submitted = both(JOBS["a job of several GPUs and pods"], tmp_path)
+    assert (declared["spec"].get(TTL), submitted["spec"][TTL]) == (None, 86_400)
     assert GPU in json.dumps(submitted)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount, format_duration
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
@@ -70,6 +70,9 @@ def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> It
         own = isinstance(workload, Training) and role in workload.roles
         yield from part_problems(tree, (*path, "roles", role) if own else path, part, sizes.get(role))
     if isinstance(workload, Training):
+        if "keep" in workload.model_fields_set:
+            rule = "has no effect in a stack: its finished jobs stay, or the next deployment would run them again"
+            yield Problem((*path, "keep"), rule, "remove it", format_duration(workload.keep))
         if workload.kind.submits:
             yield from _ray(tree, path, workload, sizes)
         if len(sizes) == len(roles):

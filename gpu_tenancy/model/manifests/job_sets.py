@@ -32,6 +32,11 @@ def deadline_of(job: JobPlan) -> dict[str, int]:
     return {} if job.deadline is None else {"activeDeadlineSeconds": job.deadline}
 
 
+def deletion_of(job: JobPlan) -> dict[str, int]:
+    """The field of a spec with the time from its end to its deletion; empty if it stays."""
+    return {} if job.keep is None else {"ttlSecondsAfterFinished": job.keep}
+
+
 def pod_template(job: JobPlan, role: RolePlan, container_name: str) -> dict[str, Any]:
     """The pod template of a role."""
     return {
@@ -86,7 +91,7 @@ def _policies(job: JobPlan) -> dict[str, Any]:
         ("deadline", "FailJobSet", "DeadlineExceeded"),
     )
     rules = [{"name": name, "action": action, "onJobFailureReasons": [reason]} for name, action, reason in actions]
-    return {"failurePolicy": {"maxRestarts": job.retries, "rules": rules}, "ttlSecondsAfterFinished": job.keep}
+    return {"failurePolicy": {"maxRestarts": job.retries, "rules": rules}, **deletion_of(job)}
 
 
 _FRAMEWORK_LABEL: Final = "trainer.kubeflow.org/framework"

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gpu_tenancy.model.manifests.job_sets import (
     deadline_of,
+    deletion_of,
     job_object,
     job_set,
     pod_template,
@@ -104,8 +105,8 @@ def _job(job: JobPlan) -> dict[str, Any]:
         "completionMode": "Indexed",
         "backoffLimit": job.retries,
         "podFailurePolicy": policy_of_failures("Ignore"),
-        "ttlSecondsAfterFinished": job.keep,
         "template": template,
+        **deletion_of(job),
         **deadline_of(job),
     }
     made = job_object(job, spec)
@@ -134,7 +135,6 @@ def gang_manifest(gang: JobPlan) -> dict[str, Any]:
         "queue": gang.queue,
         "minAvailable": sum(role.pods for role in gang.roles),
         "maxRetry": gang.retries,
-        "ttlSecondsAfterFinished": gang.keep,
         # The pods address each other by host name and wait for each other, so if one is lost, all must restart.
         "plugins": {"env": [], "svc": []},
         "policies": [{"event": "PodEvicted", "action": "RestartJob"}],

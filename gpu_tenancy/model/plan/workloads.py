@@ -168,7 +168,7 @@ class JobPlan:
     gang: bool  # whether Volcano starts all of its pods at once or none
     retries: int
     deadline: int | None  # seconds after which it, or each pod of a gang, is terminated; None for no deadline
-    keep: int  # seconds after which it is deleted when finished
+    keep: int | None = None  # seconds until a finished one is deleted; None for a job of a stack, which would run again
     least: int | None = None  # number of pods that it can run with; None for all
     success: tuple[str, ...] = ()  # roles whose pods must succeed; empty for all
     runtime: str | None = None  # of a TrainJob; None for other kinds
@@ -226,7 +226,6 @@ def _jobs(tree: Tree, team: str, scheduler: str) -> Iterator[JobPlan]:
             gang=job.gang,
             retries=job.retries,
             deadline=_deadline(tree, team, job),
-            keep=job.keep,
             least=job.workers.min if job.elastic else None,
             success=tuple(job.success_roles),
             runtime=_runtime(tree, name, job, roles[-1].pod) if job.kind.runtime else None,

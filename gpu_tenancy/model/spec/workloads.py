@@ -440,7 +440,8 @@ class Training(Workload):
     """Maximum run time, without the time in the queue, after which the job is terminated. Kueue also stops a job whose
     run times before and after preemptions or restarts exceed it together by a minute."""
     keep: Seconds = 86400
-    """Time until a finished job is deleted; of a TrainJob, its pods. Not for ray."""
+    """Time until a finished job of `tenancy submit --file` is deleted; not for ray. A job of a stack has none and stays
+    until the stack no longer has it, because the next deployment would run a deleted one again."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         yield from super()._conflicts()
