@@ -17,18 +17,6 @@ from gpu_tenancy.cluster.reading import Kind, State, read
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import condition
-from gpu_tenancy.kueue import (
-    BorrowWithinCohort,
-    FlavorQuotas,
-    FlavorResource,
-    Fungibility,
-    Policy,
-    Preemption,
-    Quota,
-    Quotas,
-    ResourceGroup,
-    Strategy,
-)
 from gpu_tenancy.model.names import HOLD
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -103,7 +91,7 @@ class ClusterQueue:
     """A ClusterQueue with its reserved quota."""
 
     spec: kueue.ClusterQueue
-    usage: Mapping[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    usage: Mapping[kueue.FlavorResource, int] = field(default_factory=dict[kueue.FlavorResource, int])
     counted: bool = True  # False if Kueue has not seen the queue, or is not running
     pending: int = 0
     inactive: str = ""  # why the queue admits no workloads; empty if it does
@@ -119,7 +107,7 @@ class ClusterQueue:
     @property
     def strict(self) -> bool:
         """Whether its queueing strategy is StrictFIFO."""
-        return self.spec.strategy is Strategy.STRICT
+        return self.spec.strategy is kueue.Strategy.STRICT
 
 
 def read_cluster_queue(manifest: Manifest) -> ClusterQueue:
@@ -149,20 +137,20 @@ def _spec(manifest: Manifest, unknown: list[str]) -> kueue.ClusterQueue:
             unknown.append(str(error))
             return default
 
-    default = Fungibility()
+    default = kueue.Fungibility()
     borrows = text_at(manifest, "spec", "preemption", "borrowWithinCohort", "policy") == "LowerPriority"
     threshold = at(manifest, "spec", "preemption", "borrowWithinCohort", "maxPriorityThreshold")
     return kueue.ClusterQueue(
         name=name_of(manifest),
         groups=_groups(manifest),
         cohort=text_at(manifest, "spec", "cohortName") or None,
-        strategy=chosen(Strategy.BEST_EFFORT, "queueingStrategy"),
-        preemption=Preemption(
-            within=chosen(Policy.NEVER, "preemption", "withinClusterQueue"),
-            reclaim=chosen(Policy.NEVER, "preemption", "reclaimWithinCohort"),
-            borrow=BorrowWithinCohort(threshold if isinstance(threshold, int) else None) if borrows else None,
+        strategy=chosen(kueue.Strategy.BEST_EFFORT, "queueingStrategy"),
+        preemption=kueue.Preemption(
+            within=chosen(kueue.Policy.NEVER, "preemption", "withinClusterQueue"),
+            reclaim=chosen(kueue.Policy.NEVER, "preemption", "reclaimWithinCohort"),
+            borrow=kueue.BorrowWithinCohort(threshold if isinstance(threshold, int) else None) if borrows else None,
         ),
-        fungibility=Fungibility(
+        fungibility=kueue.Fungibility(
             chosen(default.when_can_borrow, "flavorFungibility", "whenCanBorrow"),
             chosen(default.when_can_preempt, "flavorFungibility", "whenCanPreempt"),
             chosen(default.preference, "flavorFungibility", "preference"),
@@ -182,19 +170,19 @@ def _weight(manifest: Manifest) -> float | None:
     return None if weight is None else float(parse_quantity(str(weight)))
 
 
-def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
+def _groups(manifest: Manifest) -> tuple[kueue.ResourceGroup, ...]:
     # Flavors are in the order in which Kueue tries them.
 
-    def quota(line: Manifest) -> Quota:
+    def quota(line: Manifest) -> kueue.Quota:
         limits = (line.get(key) for key in ("borrowingLimit", "lendingLimit"))
         name = text_at(line, "name")
         nominal = amount(name, line.get("nominalQuota") or "0")
-        return Quota(nominal, *(None if limit is None else amount(name, limit) for limit in limits))
+        return kueue.Quota(nominal, *(None if limit is None else amount(name, limit) for limit in limits))
 
     return tuple(
-        ResourceGroup(
+        kueue.ResourceGroup(
             tuple(
-                FlavorQuotas(
+                kueue.FlavorQuotas(
                     text_at(flavor, "name"),
                     {text_at(line, "name"): quota(line) for line in maps_at(flavor, "resources")},
                 )
@@ -205,7 +193,7 @@ def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
     )
 
 
-def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResource, int]:
+def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[kueue.FlavorResource, int]:
     """Usage in the status of a ClusterQueue or LocalQueue, from a list such as `flavorsReservation`."""
     return {
         (text_at(flavor, "name"), name): amount(name, line.get("total") or "0")
@@ -226,9 +214,9 @@ def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
     return any(at(manifest, "spec", "fairSharing", "weight") is not None for manifest in manifests)
 
 
-def quotas_of(tenancy: kueue.Tenancy, queues: Iterable[ClusterQueue]) -> Quotas:
+def quotas_of(tenancy: kueue.Tenancy, queues: Iterable[ClusterQueue]) -> kueue.Quotas:
     """Quotas and usage; cycles of cohorts are removed, as Kueue ignores them."""
-    return Quotas(kueue.without_cycles(tenancy), {queue.name: queue.usage for queue in queues})
+    return kueue.Quotas(kueue.without_cycles(tenancy), {queue.name: queue.usage for queue in queues})
 
 
 def read_settled(cluster: Cluster, kinds: Collection[Kind]) -> State:

@@ -14,16 +14,8 @@ from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.kueue.api import PREFERRED, REQUIRED, UNCONSTRAINED
+from gpu_tenancy.model import names
 from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
-from gpu_tenancy.model.names import (
-    COMPUTE_DOMAIN,
-    GROUP_MINIMUM,
-    NODE,
-    PRIORITY_LABEL,
-    QUEUE_LABEL,
-    RAY_JOB,
-    TRAINER_STEP,
-)
 from gpu_tenancy.model.yaml import UnreadableError, read_documents
 
 
@@ -68,12 +60,12 @@ class Demand:
     @property
     def queue(self) -> str:
         """The LocalQueue label; empty for none."""
-        return label(self.manifest, QUEUE_LABEL)
+        return label(self.manifest, names.QUEUE_LABEL)
 
     @property
     def priority(self) -> str:
         """The WorkloadPriorityClass label; empty for none."""
-        return label(self.manifest, PRIORITY_LABEL)
+        return label(self.manifest, names.PRIORITY_LABEL)
 
 
 def read_demands(file: Path, namespace: str) -> list[Demand]:
@@ -87,12 +79,12 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
         check_values(file, document)
     objects = [manifest for document in documents for manifest in _flat(document, file)]
     # Of a chart. A ComputeDomain runs no pods either, and stands beside the workload whose pods claim its channels.
-    beside = [one for one in objects if text_at(one, "kind") == COMPUTE_DOMAIN[1] or _without_pods(one)]
+    beside = [one for one in objects if text_at(one, "kind") == names.COMPUTE_DOMAIN[1] or _without_pods(one)]
     manifests = [one for one in objects if one not in beside] or [one for one in objects if _without_pods(one)]
     if not manifests:
         found = "only ComputeDomains" if objects else "empty file"
         raise ConsoleError(f"{file}: {found}", "add a Pod, a Job or another workload")
-    channels = tuple(channels_of(one) for one in objects if text_at(one, "kind") == COMPUTE_DOMAIN[1])
+    channels = tuple(channels_of(one) for one in objects if text_at(one, "kind") == names.COMPUTE_DOMAIN[1])
     return [replace(demand(manifest, namespace), channels=channels) for manifest in manifests]
 
 
@@ -140,7 +132,7 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     found = _demand(placed, kind)
     if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
         annotations = map_at(placed, "metadata", "annotations")
-        least = text_at(annotations, GROUP_MINIMUM)
+        least = text_at(annotations, names.GROUP_MINIMUM)
         queue = text_at(annotations, QUEUE_NAME) or "default"
         return replace(found, gang=None if found.queue else queue, together=int(least) if least.isdigit() else 0)
     return found
@@ -178,7 +170,7 @@ def _demand(manifest: Manifest, kind: WorkloadKind) -> Demand:
 
 def _templates(manifest: Manifest, kind: WorkloadKind, groups: int) -> Iterator[Template]:
     counted = manifest
-    if kind.api == RAY_JOB:  # The pod that submits its job; in other modes than K8sJobMode there is none.
+    if kind.api == names.RAY_JOB:  # The pod that submits its job; in other modes than K8sJobMode there is none.
         spec = map_at(manifest, "spec")
         template = spec.pop("submitterPodTemplate", None)
         if text_at(spec, "submissionMode") in {"", "K8sJobMode"}:
@@ -266,24 +258,24 @@ def _count(manifest: Manifest, runtime: Manifest, job: Manifest, *, launched: bo
     if not nodes:
         return otherwise
     if isinstance(at(runtime, "spec", "mlPolicy", "mpi"), dict):
-        return (max(nodes - 1, 1) if launched else nodes) if text_at(job, "name") == NODE else otherwise
+        return (max(nodes - 1, 1) if launched else nodes) if text_at(job, "name") == names.NODE else otherwise
     return nodes if _trains(job) else otherwise
 
 
 def _trains(job: Manifest) -> bool:
-    label, value = TRAINER_STEP
+    label, value = names.TRAINER_STEP
     return text_at(job, "template", "metadata", "labels", label) == value
 
 
 def _trained(manifest: Manifest, job: Manifest, *, launched: bool) -> Json:
     template = at(job, "template", "spec", "template")
-    own: dict[str, Json] = {"name": NODE}
+    own: dict[str, Json] = {"name": names.NODE}
     if _trains(job) and (image := text_at(manifest, "spec", "trainer", "image")):
         own["image"] = image
-    if _trains(job) or (launched and text_at(job, "name") == NODE):
+    if _trains(job) or (launched and text_at(job, "name") == names.NODE):
         own["resources"] = at(manifest, "spec", "trainer", "resourcesPerNode") or {}
     containers = maps_at(job, "template", "spec", "template", "spec", "containers")
-    if not any(text_at(container, "name") == NODE for container in containers):
+    if not any(text_at(container, "name") == names.NODE for container in containers):
         return template
     return _merged_template(template, {"spec": {"containers": [own]}})
 
@@ -329,7 +321,7 @@ class Target:
     @property
     def queue(self) -> str:
         """The LocalQueue label of the object or of its pods; empty for none."""
-        labels = (label(pod, QUEUE_LABEL) for pod in self.pods)
+        labels = (label(pod, names.QUEUE_LABEL) for pod in self.pods)
         return self.demand.queue or next(filter(None, labels), "")
 
     @property

@@ -8,17 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from gpu_tenancy.kueue.api import (
-    ClusterQueue,
-    Cohort,
-    FairStrategy,
-    FlavorResource,
-    Policy,
-    Quota,
-    Tenancy,
-    Workload,
-    parents,
-)
+from gpu_tenancy.kueue import api
 from gpu_tenancy.kueue.resource_node import Amounts, Node
 
 
@@ -98,7 +88,7 @@ class Evicted:
 class WorkloadInfo:
     """A workload with its scheduling state; Kueue's `workload.Info`."""
 
-    spec: Workload
+    spec: api.Workload
     queue: "Queue"
     created: int  # position in the order of creation; an eviction does not change it
     scheduling_hash: Hashable  # equal for workloads that the scheduler treats alike
@@ -113,7 +103,7 @@ class WorkloadInfo:
     evictions: list[Evicted] = field(default_factory=list[Evicted])
 
     @classmethod
-    def new(cls, spec: Workload, queue: "Queue", created: int) -> "WorkloadInfo":
+    def new(cls, spec: api.Workload, queue: "Queue", created: int) -> "WorkloadInfo":
         """A pending workload."""
         counts_pods = PODS in queue.group_of
         requests: list[dict[str, int]] = []
@@ -170,10 +160,10 @@ class Queue(Node):
 
     def __init__(
         self,
-        spec: ClusterQueue,
+        spec: api.ClusterQueue,
         parent: Node | None,
-        quotas: Sequence[Quota],
-        keys: Mapping[FlavorResource, int],
+        quotas: Sequence[api.Quota],
+        keys: Mapping[api.FlavorResource, int],
         position: int,
     ) -> None:
         super().__init__(spec.name, parent, spec.weight, quotas, position)
@@ -187,33 +177,33 @@ class Queue(Node):
             self.group_of |= dict.fromkeys(group.covered, Group(group.covered, tuple(flavors)))
         self.workloads: dict[WorkloadInfo, None] = {}
         self.generation = 0
-        self.can_always_reclaim = spec.preemption.reclaim is Policy.ANY
+        self.can_always_reclaim = spec.preemption.reclaim is api.Policy.ANY
 
 
 @dataclass(eq=False)
 class CohortTree:
     """One tree of cohorts, or one ClusterQueue without a cohort."""
 
-    names: tuple[FlavorResource, ...]  # the flavor and resource of each key
+    names: tuple[api.FlavorResource, ...]  # the flavor and resource of each key
     resources: list[int]  # the number of each key's resource
-    fair: tuple[FairStrategy, ...] | None  # the preemption strategies of fair sharing; None if it is off
+    fair: tuple[api.FairStrategy, ...] | None  # the preemption strategies of fair sharing; None if it is off
     queues: dict[str, Queue] = field(default_factory=dict[str, Queue])
     cohorts: dict[str, Node] = field(default_factory=dict[str, Node])
 
 
-def cohort_trees(tenancy: Tenancy, used: Iterable[FlavorResource] = ()) -> list[CohortTree]:
+def cohort_trees(tenancy: api.Tenancy, used: Iterable[api.FlavorResource] = ()) -> list[CohortTree]:
     """The trees of a tenancy in the order of its ClusterQueues; `used` may have usage although no quota is set.
 
     Raises ValueError: a duplicate name, or a cycle of cohorts.
     """
-    parent_of = parents(tenancy)
+    parent_of = api.parents(tenancy)
     roots: dict[str, str] = {}
     for name in parent_of:
         top = name
         while (parent := parent_of[top]) is not None:
             top = parent
         roots[name] = top
-    members: dict[tuple[str, str], list[ClusterQueue]] = {}
+    members: dict[tuple[str, str], list[api.ClusterQueue]] = {}
     for queue in tenancy.queues:
         # A ClusterQueue without a cohort and a cohort may have the same name.
         place = ("queue", queue.name) if queue.cohort is None else ("cohort", roots[queue.cohort])
@@ -223,7 +213,7 @@ def cohort_trees(tenancy: Tenancy, used: Iterable[FlavorResource] = ()) -> list[
     return [
         _tree(
             queues,
-            [declared.get(name, Cohort(name)) for name in parent_of if kind == "cohort" and roots[name] == root],
+            [declared.get(name, api.Cohort(name)) for name in parent_of if kind == "cohort" and roots[name] == root],
             tenancy.fair_sharing,
             more,
         )
@@ -232,16 +222,16 @@ def cohort_trees(tenancy: Tenancy, used: Iterable[FlavorResource] = ()) -> list[
 
 
 def _tree(
-    queues: Sequence[ClusterQueue],
-    cohorts: Sequence[Cohort],
-    fair: tuple[FairStrategy, ...] | None,
-    more: Sequence[FlavorResource],
+    queues: Sequence[api.ClusterQueue],
+    cohorts: Sequence[api.Cohort],
+    fair: tuple[api.FairStrategy, ...] | None,
+    more: Sequence[api.FlavorResource],
 ) -> CohortTree:
     names = dict.fromkeys((*(name for owner in (*queues, *cohorts) for name in owner.quotas), *more))
     keys = {name: key for key, name in enumerate(names)}
     kinds = {resource: number for number, resource in enumerate(dict.fromkeys(resource for _, resource in names))}
     tree = CohortTree(tuple(names), [kinds[resource] for _, resource in names], fair)
-    quotas_of: dict[Node, list[Quota]] = {}
+    quotas_of: dict[Node, list[api.Quota]] = {}
     by_name = {cohort.name: cohort for cohort in cohorts}
 
     def cohort_node(name: str) -> Node:
@@ -269,6 +259,6 @@ def _tree(
     return tree
 
 
-def _by_key(quotas: Mapping[FlavorResource, Quota], keys: Mapping[FlavorResource, int]) -> list[Quota]:
-    none = Quota()
+def _by_key(quotas: Mapping[api.FlavorResource, api.Quota], keys: Mapping[api.FlavorResource, int]) -> list[api.Quota]:
+    none = api.Quota()
     return [quotas.get(name, none) for name in keys]

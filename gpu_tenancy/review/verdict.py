@@ -10,24 +10,8 @@ from gpu_tenancy.base.usd import Usd
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.shares import NOTHING, Cost
+from gpu_tenancy.review import reasons
 from gpu_tenancy.review.changes import Change
-from gpu_tenancy.review.reasons import (
-    LISTED,
-    access,
-    blocking,
-    claims_lost,
-    data_moved,
-    data_removed,
-    data_rights,
-    losses,
-    reorganised,
-    restarts,
-    secret_reasons,
-    unsure,
-    version_refused,
-    work_changed,
-    work_lost,
-)
 from gpu_tenancy.review.review import UNCOMPARED, Comparison, PolicyChanges, Real, Rules, Verdict
 
 OK: Final = "OK"
@@ -66,27 +50,35 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         policies = (results, *violations, *weaker) if rules.mandatory else (*weaker, results)
     guarantees = _guarantees(now)
     base = before or now  # Without a base nothing changes.
-    refused = (*claims_lost(base, now, effect), *version_refused(base, now, runs), *blocking(seen, base))
+    refused = (
+        *reasons.claims_lost(base, now, effect),
+        *reasons.version_refused(base, now, runs),
+        *reasons.blocking(seen, base),
+    )
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
-    ended = work_lost(effect) if effect else ()
+    ended = reasons.work_lost(effect) if effect else ()
     covered = (*no_longer_covered(base, now), *new_warnings(base, now))
-    risks = [*covered, *unprotected, *ended, *reorganised(base, now), *data_moved(base, now)]
-    risks += [*losses(lost, base), *restarts(seen, base)]
+    risks = [*covered, *unprotected, *ended, *reasons.reorganised(base, now), *reasons.data_moved(base, now)]
+    risks += [*reasons.losses(lost, base), *reasons.restarts(seen, base)]
     adopted = [name for name in now.adopts if before is None or name not in before.adopts]
-    risks += unsure(seen)
+    risks += reasons.unsure(seen)
     risks += [note for note in (comparison.notes if comparison else ()) if note.startswith(UNCOMPARED)]
     if adopted:
-        names = first_names(adopted, LISTED)
+        names = first_names(adopted, reasons.LISTED)
         risks.append(f"{plural(len(adopted), 'object')} will be adopted if existing: {names}")
-    gained = (*access(base, now, "gain"), *data_rights(base, now, "gain"), *secret_reasons(base, now))
+    gained = (
+        *reasons.access(base, now, "gain"),
+        *reasons.data_rights(base, now, "gain"),
+        *reasons.secret_reasons(base, now),
+    )
     people = (
         *([support] if support else ()),
         *gained,
-        *access(now, base, "lose"),
-        *data_rights(now, base, "lose"),
-        *data_removed(base, now),
+        *reasons.access(now, base, "lose"),
+        *reasons.data_rights(now, base, "lose"),
+        *reasons.data_removed(base, now),
     )
-    rest = [*(work_changed(effect) if effect else ()), *_gpus(base, now)]
+    rest = [*(reasons.work_changed(effect) if effect else ()), *_gpus(base, now)]
     rest += [_costs(before, now)] if before else []
     first = len(refused) + (len(policies) if rules and rules.violated else 0)
     if rules and rules.violated:
@@ -117,17 +109,17 @@ def policy_reasons(policy: PolicyChanges) -> Iterator[str]:
             places = [f"{finding.rule} ({finding.place})" for finding in findings]
             yield (
                 f"Policies at {policy.ref}: {plural(len(findings), 'mandatory violation')} of {of} resources that the"
-                f" changed policies do not report: {first_names(places, LISTED)}"
+                f" changed policies do not report: {first_names(places, reasons.LISTED)}"
             )
     lowered = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if rule.lowered]
     if lowered:
-        yield f"Policies weaker: {plural(len(lowered), 'rule')} ({first_names(lowered, LISTED)})"
+        yield f"Policies weaker: {plural(len(lowered), 'rule')} ({first_names(lowered, reasons.LISTED)})"
     settings = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if not rule.lowered]
     if settings:
-        yield f"Policies have other settings: {plural(len(settings), 'rule')} ({first_names(settings, LISTED)})"
+        yield f"Policies have other settings: {plural(len(settings), 'rule')} ({first_names(settings, reasons.LISTED)})"
     if policy.exemptions:
         exemptions = [f"{exemption.rule} ({exemption.place})" for exemption in policy.exemptions]
-        yield f"{plural(len(exemptions), 'new exemption')}: {first_names(exemptions, LISTED)}"
+        yield f"{plural(len(exemptions), 'new exemption')}: {first_names(exemptions, reasons.LISTED)}"
     yield from policy.not_compared
 
 
@@ -161,7 +153,7 @@ def _guarantees(now: StackOutlook) -> str:
         flavors = (_against(supply, supply.capacity.minimum, "always available") for supply in autoscaled)
         return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
     if now.workers:
-        clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, LISTED)})"
+        clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, reasons.LISTED)})"
         return f"Guarantees fit the sum of {clusters}; a workload must also fit one of them, which is not checked"
     if now.guarantee_warnings:
         return f"Guarantees fit, with {plural(len(now.guarantee_warnings), 'warning')} about CPU or memory"

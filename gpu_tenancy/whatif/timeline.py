@@ -6,25 +6,14 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
+from gpu_tenancy.simulation import stage
 from gpu_tenancy.simulation.player import Event, Player, SimulatedPlayer, StepResult, unheard
-from gpu_tenancy.simulation.stage import (
-    Held,
-    JobStep,
-    Moment,
-    PreemptedJob,
-    Running,
-    Waiting,
-    amount_of,
-    every_measure,
-    holdings,
-    meaning,
-)
 
 
 class Follower(Protocol):
     """Follows a scenario while it is played."""
 
-    def begin(self, step: JobStep) -> None:
+    def begin(self, step: stage.JobStep) -> None:
         """A step begins."""
 
     def event(self, event: Event) -> None:
@@ -47,39 +36,39 @@ class Timeline:
     notes: tuple[str, ...] = ()  # requests of the jobs of a load
 
     @property
-    def moments(self) -> tuple[Moment, ...]:
+    def moments(self) -> tuple[stage.Moment, ...]:
         """The state after each step."""
         return tuple(step.shown for step in self.steps)
 
     @property
-    def last(self) -> Moment:
+    def last(self) -> stage.Moment:
         """The state at the end."""
-        return self.moments[-1] if self.steps else Moment("no steps", (), (), (), ())
+        return self.moments[-1] if self.steps else stage.Moment("no steps", (), (), (), ())
 
     @cached_property
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[stage.Held, ...]:
         """Usage of each team at the end."""
-        return tuple(holdings(self.tree, self.last))
+        return tuple(stage.holdings(self.tree, self.last))
 
     @cached_property
     def counted(self) -> tuple[Measure, ...]:
         """GPUs of flavors, or CPU and memory, that a job used or requested; if none, all that a team may use."""
         jobs = [job for moment in self.moments for job in (*moment.running, *moment.waiting)]
         may = {held.flavor for held in self.held}
-        known = [measure for measure in every_measure(self.tree) if measure.label in may]
-        touched = [measure for measure in known if any(amount_of(job, measure) for job in jobs)]
+        known = [measure for measure in stage.every_measure(self.tree) if measure.label in may]
+        touched = [measure for measure in known if any(stage.amount_of(job, measure) for job in jobs)]
         return tuple(touched or known)
 
     @cached_property
-    def held_of_counted(self) -> tuple[Held, ...]:
+    def held_of_counted(self) -> tuple[stage.Held, ...]:
         """Usage of each team at the end, of the counted resources."""
         labels = {measure.label for measure in self.counted}
         return tuple(held for held in self.held if held.flavor in labels)
 
     @cached_property
-    def jobs(self) -> dict[str, Running | Waiting]:
+    def jobs(self) -> dict[str, stage.Running | stage.Waiting]:
         """Every job as in its first step, in the order of submission."""
-        jobs: dict[str, Running | Waiting] = {}
+        jobs: dict[str, stage.Running | stage.Waiting] = {}
         for moment in self.moments:
             for job in (*moment.running, *moment.waiting):
                 jobs.setdefault(job.workload, job)
@@ -95,7 +84,7 @@ class Timeline:
         """Whether a cluster matched the simulation in every step; True without a cluster."""
         return all(step.agrees is not False for step in self.steps)
 
-    def preempted(self) -> Iterator[tuple[StepResult, PreemptedJob]]:
+    def preempted(self) -> Iterator[tuple[StepResult, stage.PreemptedJob]]:
         """Preempted jobs, with the step."""
         return ((step, job) for step in self.steps for job in step.shown.evicted)
 
@@ -108,7 +97,7 @@ class Timeline:
         return supply_of(self.tree, measure)
 
 
-def state(moment: Moment, job: str) -> str:
+def state(moment: stage.Moment, job: str) -> str:
     """`running`, `pending`, or empty if the job does not exist."""
     if any(running.workload == job for running in moment.running):
         return "running"
@@ -116,7 +105,7 @@ def state(moment: Moment, job: str) -> str:
 
 
 def play(
-    tree: Tree, scenario: Iterable[JobStep], follower: Follower | None = None, live: Player | None = None
+    tree: Tree, scenario: Iterable[stage.JobStep], follower: Follower | None = None, live: Player | None = None
 ) -> tuple[StepResult, ...]:
     """Plays the steps of a scenario, on a cluster if `live` is given; the follower gets that player's events."""
     simulated = SimulatedPlayer(tree)
@@ -154,16 +143,16 @@ def timeline_data(timeline: Timeline) -> dict[str, Any]:
     return {"steps": steps, "notModelled": list(timeline.left_out)}
 
 
-def _moment(tree: Tree, moment: Moment) -> dict[str, Any]:
+def _moment(tree: Tree, moment: stage.Moment) -> dict[str, Any]:
     return asdict(moment) | {
         "running": [_job(job) for job in moment.running],
         "waiting": [_job(job) for job in moment.waiting],
-        "evicted": [_job(job) | {"means": meaning(job.reason)} for job in moment.evicted],
-        "teams": [asdict(held) for held in holdings(tree, moment)],
+        "evicted": [_job(job) | {"means": stage.meaning(job.reason)} for job in moment.evicted],
+        "teams": [asdict(held) for held in stage.holdings(tree, moment)],
     }
 
 
-def _job(job: Running | Waiting | PreemptedJob) -> dict[str, Any]:
+def _job(job: stage.Running | stage.Waiting | stage.PreemptedJob) -> dict[str, Any]:
     """A job; only a job without GPUs has `amounts`, in base units."""
     fields = asdict(job)
     return fields if job.amounts else {key: value for key, value in fields.items() if key != "amounts"}
