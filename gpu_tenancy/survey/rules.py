@@ -314,17 +314,8 @@ def _limit_ranges(facts: Facts) -> Iterator[Finding]:
                     yield Finding(place, f"{low} {resource} {mine}", problem, fix)
 
 
-def _default_priorities(facts: Facts) -> Iterator[Finding]:
-    defaults = [name_of(each) for each in facts.state.of("PriorityClass") if at(each, "globalDefault") is True]
-    if len(defaults) > 1:
-        problem = "set on several: pods without a class get the one with the lowest value"
-        fix = "keep it on one of them"
-        yield Finding(f"PriorityClasses {facts.name.listed(sorted(defaults))}", "globalDefault", problem, fix)
-
-
 DEFAULTS: Final = (
     Rule("limit-ranges-contradict", "wrong", ("LimitRange",), _limit_ranges, own=True),
     Rule("gpus-by-default", "wrong", ("LimitRange",), _gpus_by_default, own=True),
     Rule("default-not-covered", "wrong", ("LimitRange", "LocalQueue", "ClusterQueue"), _not_covered),
-    Rule("default-priorities", "wrong", ("PriorityClass",), _default_priorities),
 )

@@ -18,7 +18,7 @@ from gpu_tenancy.survey.rules import DEFAULTS, PROMISES, Finding, Level, Rule
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "Deployment", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup",
-    "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "ValidatingAdmissionPolicy",
+    "Queue", "ResourceFlavor", "ResourceQuota", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding", "Workload",
 )  # fmt: skip
 RULES: Final[tuple[Rule, ...]] = (*PROMISES, *CLOSED, *REACH, *DEFAULTS)
