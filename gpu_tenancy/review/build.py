@@ -1,6 +1,7 @@
 """Builds the review of a stack from its preview and an optional base."""
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -237,21 +238,12 @@ def _after_stack(urn: str) -> str:
     return urn.partition("::")[2]
 
 
+# A key of a property path such as `spec.containers[0].resources["nvidia.com/gpu"]`.
+_KEY: Final = re.compile(r'\["(.+?)"\]|\[(.+?)\]|([^.[]+)')
+
+
 def _keys(path: str) -> list[str]:
-    """The keys of a property path: `spec.containers[0].resources["nvidia.com/gpu"]`."""
-    keys: list[str] = []
-    rest = path
-    while rest:
-        if rest.startswith('["'):
-            key, _, rest = rest[2:].partition('"]')
-        elif rest.startswith("["):
-            key, _, rest = rest[1:].partition("]")
-        else:
-            end = min((i for i in (rest.find("."), rest.find("[")) if i >= 0), default=len(rest))
-            key, rest = rest[:end], rest[end:]
-        keys.append(key)
-        rest = rest.removeprefix(".")
-    return keys
+    return ["".join(match) for match in _KEY.findall(path)]
 
 
 def _at(value: Any, keys: list[str]) -> str:

@@ -1,15 +1,15 @@
 """The tables of a review, made from the stack summary."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, format_bytes, format_cpu, is_extended
 from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, share
 from gpu_tenancy.base.usd import Usd
 from gpu_tenancy.model.outlook import Group, StackOutlook, Supply, TeamOutlook
-from gpu_tenancy.model.outlook.shares import NOTHING, OWN_QUEUE, Cost, Span
+from gpu_tenancy.model.outlook.shares import NOTHING, OWN_QUEUE, Cost, Holding, Span
 from gpu_tenancy.model.plan.costs import OWN
-from gpu_tenancy.pages.tables import Cell, Row, Table, columns, compared, row
+from gpu_tenancy.pages.tables import Cell, Column, Row, Table, columns, compared, row
 from gpu_tenancy.review.figures import sharing, span, work
 from gpu_tenancy.review.review import Review, Used
 from gpu_tenancy.review.verdict import total
@@ -64,56 +64,46 @@ def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:
     yield _secrets(outlook)
 
 
-def _promises(outlook: StackOutlook) -> Table:
-    heads = columns(
-        "team", "flavor", "scheduler", "cohort", "guaranteed#", "with up to", "limit#", "may borrow#", "lends"
-    )
-    rows = [
-        row(*cells, team=team.name)
+def _of_holdings(
+    outlook: StackOutlook, heads: tuple[str, ...], cells: Callable[[TeamOutlook, Holding], Iterable[tuple[str, ...]]]
+) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    """Columns and rows by team, flavor and scheduler; a team without a queue has one row, which names the queue."""
+    rows = (
+        row(*found, team=team.name)
         for team in outlook.teams
-        for cells in (
-            *sharing(team, len(heads)),
-            *(
-                (
-                    team.name,
-                    holding.flavor,
-                    holding.scheduler,
-                    team.cohort if holding.scheduler == "Kueue" else DASH,
-                    amount_text(holding.resource, holding.guaranteed),
-                    holding.bound,
-                    amount_text(holding.resource, holding.limit),
-                    amount_text(holding.resource, holding.limit - holding.guaranteed),
-                    "yes" if holding.lends else "no",
-                )
-                for holding in team.holdings
-            ),
+        for found in (*sharing(team, len(heads)), *(line for holding in team.holdings for line in cells(team, holding)))
+    )
+    return columns(*heads), tuple(rows)
+
+
+def _promises(outlook: StackOutlook) -> Table:
+    heads = "team", "flavor", "scheduler", "cohort", "guaranteed#", "with up to", "limit#", "may borrow#", "lends"
+
+    def cells(team: TeamOutlook, holding: Holding) -> Iterator[tuple[str, ...]]:
+        guaranteed, limit = holding.guaranteed, holding.limit
+        yield (
+            team.name,
+            holding.flavor,
+            holding.scheduler,
+            team.cohort if holding.scheduler == "Kueue" else DASH,
+            amount_text(holding.resource, guaranteed),
+            holding.bound,
+            *(amount_text(holding.resource, amount) for amount in (limit, limit - guaranteed)),
+            "yes" if holding.lends else "no",
         )
-    ]
-    return Table("promises", "Guarantees and limits", heads, tuple(rows), keys=3)
+
+    return Table("promises", "Guarantees and limits", *_of_holdings(outlook, heads, cells), keys=3)
 
 
 def _preemption(outlook: StackOutlook) -> Table:
-    heads = columns("team", "flavor", "when", "by queue", "up to#", "its pods stop")
-    rows = [
-        row(*cells, team=team.name)
-        for team in outlook.teams
-        for cells in (
-            *sharing(team, len(heads)),
-            *(
-                (
-                    team.name,
-                    holding.flavor,
-                    when,
-                    first_names(queues, _QUEUES) or OWN_QUEUE,
-                    amount_text(holding.resource, amount),
-                    outlook.grace,
-                )
-                for holding in team.holdings
-                for queues, when, amount in holding.preemptors
-            ),
-        )
-    ]
-    return Table("preemption", "What can be preempted", heads, tuple(rows), keys=3)
+    heads = "team", "flavor", "when", "by queue", "up to#", "its pods stop"
+
+    def cells(team: TeamOutlook, holding: Holding) -> Iterator[tuple[str, ...]]:
+        for queues, when, amount in holding.preemptors:
+            by = first_names(queues, _QUEUES) or OWN_QUEUE
+            yield team.name, holding.flavor, when, by, amount_text(holding.resource, amount), outlook.grace
+
+    return Table("preemption", "What can be preempted", *_of_holdings(outlook, heads, cells), keys=3)
 
 
 def _groups(outlook: StackOutlook) -> Table:
@@ -222,28 +212,22 @@ def money(amount: Usd) -> Cell:
 
 
 def _busy(outlook: StackOutlook) -> Table:
-    heads = columns("team", "flavor", "scheduler", "guaranteed#", "with up to", "everyone busy#", "alone#", "reclaims")
-    rows = [
-        row(*cells, team=team.name)
-        for team in outlook.teams
-        for cells in (
-            *sharing(team, len(heads)),
-            *(
-                (
-                    team.name,
-                    holding.flavor,
-                    holding.scheduler,
-                    amount_text(holding.resource, holding.guaranteed),
-                    holding.bound,
-                    span(holding.busy, holding.resource),
-                    amount_text(holding.resource, holding.alone),
-                    holding.back or DASH,
-                )
-                for holding in team.holdings
-            ),
+    heads = "team", "flavor", "scheduler", "guaranteed#", "with up to", "everyone busy#", "alone#", "reclaims"
+
+    def cells(team: TeamOutlook, holding: Holding) -> Iterator[tuple[str, ...]]:
+        yield (
+            team.name,
+            holding.flavor,
+            holding.scheduler,
+            amount_text(holding.resource, holding.guaranteed),
+            holding.bound,
+            span(holding.busy, holding.resource),
+            amount_text(holding.resource, holding.alone),
+            holding.back or DASH,
         )
-    ]
-    return Table("teams", f"{available(outlook.resources.values())} available to each team", heads, tuple(rows), keys=3)
+
+    title = f"{available(outlook.resources.values())} available to each team"
+    return Table("teams", title, *_of_holdings(outlook, heads, cells), keys=3)
 
 
 def _team_costs(outlook: StackOutlook, costs: _Costs) -> Table:

@@ -41,6 +41,11 @@ def project(tmp_path: Path) -> Project:
     return found
 
 
+def base(ref: str, project: Project) -> Base:
+    with checkout(project.folder, ref) as copy:
+        return base_in(copy, ref, "s", "gpu-tenancy")
+
+
 def raised(limit: int) -> Data:
     sections = small()
     sections["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 2, "limit": limit}}
