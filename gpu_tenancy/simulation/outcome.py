@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -166,33 +166,19 @@ _GPU_HOURS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A team before and after; `verdict` is `gains`, `loses`, `both` or `same`, `new` or `gone`."""
-
-    team: str
-    before: Group
-    after: Group
-    verdict: str
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two replays of the same jobs, the first at a git ref."""
+    """A replay of the same jobs at a git ref; a verdict is `gains`, `loses`, `both`, `same`, `new` or `gone`."""
 
     ref: str
     before: Outcome
-    after: Outcome
-    teams: tuple[Change, ...]
+    verdicts: Mapping[str, str]  # by team
 
 
 def compare(ref: str, before: Outcome, after: Outcome) -> Comparison:
     """Compares each team's waits, and its losses by preemption."""
-    first, second = before.teams, after.teams
-    changes: list[Change] = []
-    for team in dict.fromkeys((*second, *first)):
-        was, now = first.get(team, Group()), second.get(team, Group())
-        changes.append(Change(team, was, now, _verdict(was, now)))
-    return Comparison(ref, before, after, tuple(changes))
+    old, new = before.teams, after.teams
+    teams = dict.fromkeys((*new, *old))
+    return Comparison(ref, before, {team: _verdict(old.get(team, Group()), new.get(team, Group())) for team in teams})
 
 
 def _verdict(before: Group, after: Group) -> str:

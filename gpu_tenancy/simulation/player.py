@@ -87,15 +87,6 @@ class SimulatedPlayer:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """Numbers of a team's running jobs that differ from the simulation."""
-
-    team: str
-    foreseen: int
-    live: int
-
-
-@dataclass(frozen=True, slots=True)
 class StepResult:
     """A step with its events, its state in the simulation, and its state in a cluster if one played."""
 
@@ -115,16 +106,16 @@ class StepResult:
         return self.live or self.foreseen
 
     @property
-    def differences(self) -> tuple[Difference, ...]:
-        """Teams whose numbers of running jobs, by flavor and size, differ from the simulation; empty without a cluster.
+    def differences(self) -> dict[str, int]:
+        """Teams whose running jobs, by flavor and size, differ from the simulation's, with their foreseen number.
 
         Kueue chooses between equal jobs by their random UIDs, so the running and preempted jobs themselves may differ.
         """
         if self.live is None:
-            return ()
+            return {}
         foreseen, live = _running(self.foreseen), _running(self.live)
         teams = dict.fromkeys(kind[0] for kind in (*foreseen, *live) if foreseen[kind] != live[kind])
-        return tuple(Difference(team, _of_team(foreseen, team), _of_team(live, team)) for team in teams)
+        return {team: sum(count for kind, count in foreseen.items() if kind[0] == team) for team in teams}
 
     @property
     def agrees(self) -> bool | None:
@@ -134,7 +125,3 @@ class StepResult:
 
 def _running(moment: Moment) -> Counter[_Kind]:
     return Counter((job.team, job.flavor, job.gpus, tuple(sorted(job.amounts.items()))) for job in moment.running)
-
-
-def _of_team(running: Counter[_Kind], team: str) -> int:
-    return sum(count for kind, count in running.items() if kind[0] == team)

@@ -186,8 +186,8 @@ def steps_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> T
         cells: list[str] = []  # The number of running jobs, and the foreseen number if it is another.
         for result in results:
             running = sum(1 for job in result.shown.running if job.team == team)
-            other = next((difference for difference in result.differences if difference.team == team), None)
-            cells.append(f"{running}, foreseen {other.foreseen}" if other else str(running))
+            foreseen = result.differences.get(team)
+            cells.append(str(running) if foreseen is None else f"{running}, foreseen {foreseen}")
         rows.append(row(team, *cells))
     if any(result.live for result in results):
         rows.append(row("as foreseen", *("yes" if result.agrees else "no" for result in results)))

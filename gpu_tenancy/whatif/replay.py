@@ -47,7 +47,8 @@ def headline(replayed: Replayed) -> str:
         median = f"half of them wait at most {time_text(half)}" if half else "at least half of them do not wait"
         jobs = f"{plural(outcome.jobs, 'job')} in {time_text(outcome.arrivals)}"
         return f"{jobs}: {median}, 95 % wait at most {time_text(most)}"
-    changed = {kind: [one.team for one in replayed.against.teams if one.verdict == kind] for kind in VERDICTS}
+    of_teams = replayed.against.verdicts.items()
+    changed = {kind: [team for team, verdict in of_teams if verdict == kind] for kind in VERDICTS}
     parts = [f"{', '.join(teams)} {_WORDS[kind]}" for kind, teams in changed.items() if teams]
     return "; ".join(parts) or f"No team is better or worse off than at {replayed.against.ref}"
 
@@ -57,7 +58,7 @@ _WORDS: Final = {"loses": "lose", "both": "gain and lose", "gains": "gain"}
 
 def tone(replayed: Replayed) -> Tone:
     """Tone of the headline."""
-    verdicts = {one.verdict for one in replayed.against.teams} if replayed.against else set[str]()
+    verdicts = replayed.against.verdicts.values() if replayed.against else ()
     return "bad" if "loses" in verdicts else "notice" if "both" in verdicts or replayed.outcome.total.never else "good"
 
 
@@ -101,7 +102,7 @@ def _beside(replayed: Replayed, make: Callable[[Outcome], Table]) -> Table:
 
 def teams_table(replayed: Replayed) -> Table:
     """Waits, GPU-hours and preemptions by team, and their changes."""
-    changes = {one.team: one for one in replayed.against.teams} if replayed.against else {}
+    changes = replayed.against.verdicts if replayed.against else {}
     known = replayed.outcome.teams
     names = [team for team in replayed.teams if team in known] + [team for team in changes if team not in known]
 
@@ -115,7 +116,7 @@ def teams_table(replayed: Replayed) -> Table:
     if not changes:
         return found
     words = {"same": "as before", "both": "gains and loses"}
-    verdicts = (changes[team].verdict for team in names)
+    verdicts = (changes[team] for team in names)
     ends = [*(Cell(words.get(verdict, verdict), tone=VERDICTS.get(verdict)) for verdict in verdicts), Cell("")]
     rows = (replace(line, cells=(*line.cells, end)) for line, end in zip(found.rows, ends, strict=False))
     return replace(found, columns=(*found.columns, *columns("change")), rows=tuple(rows))
@@ -199,8 +200,7 @@ def replayed_data(replayed: Replayed) -> dict[str, object]:
         **found,
         "leftOut": {**replayed.left_out, **replayed.outcome.left_out},
         "notSimulated": list(replayed.not_simulated),
-        "against": against
-        and {"ref": against.ref, **_data(against.before), "teams": {one.team: one.verdict for one in against.teams}},
+        "against": against and {"ref": against.ref, **_data(against.before), "teams": against.verdicts},
     }
 
 

@@ -17,7 +17,7 @@ from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures
 from gpu_tenancy.model.source import read_file
-from gpu_tenancy.simulation.player import Difference, Event, SimulatedPlayer, StepResult
+from gpu_tenancy.simulation.player import Event, SimulatedPlayer, StepResult
 from gpu_tenancy.simulation.scenario import read_scenario, scenario_of, scenario_schema, scenario_schema_text
 from gpu_tenancy.simulation.scenes import TEAMS, alone, busy, default_scenario, tried
 from gpu_tenancy.simulation.stage import Job, JobStep, Moment, Running, holdings
@@ -315,16 +315,16 @@ STEP = JobStep("1. a step", (), (Job("j", "a", "a", "h100", {"nvidia.com/gpu": 8
 
 def test_without_a_cluster_there_is_no_comparison() -> None:
     result = StepResult(STEP, moment(ran("j", "a")))
-    assert (result.agrees, result.differences, result.shown) == (None, (), result.foreseen)
+    assert (result.agrees, result.differences, result.shown) == (None, {}, result.foreseen)
 
 
 def test_which_of_equal_jobs_runs_does_not_matter() -> None:
     result = StepResult(STEP, moment(ran("one", "a"), ran("x", "b")), moment(ran("two", "a"), ran("x", "b")))
-    assert (result.agrees, result.differences, result.shown) == (True, (), result.live)
+    assert (result.agrees, result.differences, result.shown) == (True, {}, result.live)
 
 
 def test_differences_from_the_forecast_name_teams() -> None:
     foreseen = moment(ran("one", "a"), ran("two", "a"), ran("x", "b"), ran("y", "c", gpus=4))
     result = StepResult(STEP, foreseen, moment(ran("one", "a"), ran("x", "b"), ran("y", "c", gpus=2)))
     assert result.agrees is False
-    assert result.differences == (Difference("a", 2, 1), Difference("c", 1, 1))
+    assert result.differences == {"a": 2, "c": 1}
