@@ -1,7 +1,5 @@
 """The command `tenancy`: everything except the Pulumi program."""
 
-import os
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -152,25 +150,3 @@ def main() -> None:
         error.__traceback__ = trace or error.__traceback__  # of a project's program, only its own frames
         terminal.err.print_exception(max_frames=20)
         sys.exit(terminal.ExitCode.ERROR)
-
-
-_PROGRAM: Final = "kubectl-tenancy"
-# Files complete if nothing else fits: https://pkg.go.dev/github.com/spf13/cobra#ShellCompDirective.
-_DIRECTIVE: Final = ":0"
-
-
-def complete() -> None:
-    """Prints completions of the arguments of `kubectl tenancy`, the last one incomplete, and a directive.
-
-    https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/#naming-a-plugin
-    """
-    words = sys.argv[1:] or [""]
-    os.environ |= {
-        "_KUBECTL_TENANCY_COMPLETE": "complete_bash",
-        "COMP_WORDS": shlex.join([_PROGRAM, *words]),
-        "COMP_CWORD": str(len(words)),
-    }
-    try:
-        app(args=[], prog_name=_PROGRAM)
-    finally:
-        sys.stdout.write(f"{_DIRECTIVE}\n")

@@ -110,11 +110,6 @@ def test_a_command_that_needs_more_names_what_installs_it(light: Light, words: t
     assert "'gpu-tenancy[deploy]'`" in done.stderr
 
 
-def test_words_are_completed_for_kubectl(light: Light) -> None:
-    done = light.run("kubectl_complete-tenancy", "access", "w")
-    assert done.stdout.splitlines() == ["who-can", "worker-kubeconfig", ":0"]
-
-
 @pytest.mark.parametrize("program", ["tenancy", "kubectl-tenancy"])
 def test_a_researcher_asks_the_embedded_platform(researcher: Light, tmp_path: Path, program: str) -> None:
     job = tmp_path / "job.yaml"
