@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, Literal
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -127,15 +126,13 @@ class Total:
         return f"total {sums}; {plural(self.workloads, 'workload')} pending{requested}"
 
 
-class Note(Enum):
-    """Notes on the numbers."""
-
-    LENT = (
-        "lent: upper bound of the idle guarantee that others use; Kueue records who borrows, not from whom:"
-        " quota without a guarantee counts as borrowed first, and near cohorts before far ones"
-    )
-    NO_FLAVOR = "flavor -: no flavor of the queue can ever provide it; see `tenancy why`"
-    KUEUE_NOT_RUNNING = f"{KUEUE_NOT_RUNNING}; used: requests of pods on the flavors' nodes"
+# Notes on the numbers.
+LENT: Final = (
+    "lent: upper bound of the idle guarantee that others use; Kueue records who borrows, not from whom:"
+    " quota without a guarantee counts as borrowed first, and near cohorts before far ones"
+)
+NO_FLAVOR: Final = "flavor -: no flavor of the queue can ever provide it; see `tenancy why`"
+UNCOUNTED: Final = f"{KUEUE_NOT_RUNNING}; used: requests of pods on the flavors' nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ class Usage:
     rows: tuple[Row, ...]
     budgets: tuple[TeamBudget, ...]
     total: Total
-    notes: tuple[Note, ...]
+    notes: tuple[str, ...]
     holds: tuple[str, ...] = ()  # queues and flavors held for maintenance
     unusable: tuple[str, ...] = ()  # guaranteed GPUs that no pod can use now
     interrupted: tuple[Interrupted, ...] = ()  # evicted workloads with GPUs, by namespace
@@ -172,7 +169,7 @@ class Usage:
             *self.holds,
             *self.unusable,
             *(f"{one.team}: {one.text}, of {plural(one.workloads, 'workload')}" for one in self.interrupted),
-            *(note.value for note in self.notes),
+            *self.notes,
             *(missing.text for missing in self.unreadable),
         ]
 
@@ -355,10 +352,10 @@ def _resource_total(resource: str, rows: Sequence[Row], *, beside_gpus: bool = F
     return ResourceTotal(resource, sums, beside_gpus)
 
 
-def _notes(queues: Queues, rows: Iterable[Row]) -> Iterator[Note]:
+def _notes(queues: Queues, rows: Iterable[Row]) -> Iterator[str]:
     if any(row.lent for row in rows):
-        yield Note.LENT
+        yield LENT
     if any(row.flavor == "-" and row.waiting for row in rows):
-        yield Note.NO_FLAVOR
+        yield NO_FLAVOR
     if queues.uncounted:
-        yield Note.KUEUE_NOT_RUNNING
+        yield UNCOUNTED

@@ -3,24 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.simulation import stage
 from gpu_tenancy.simulation.player import Event, Player, SimulatedPlayer, StepResult, unheard
 
-
-class Follower(Protocol):
-    """Follows a scenario while it is played."""
-
-    def begin(self, step: stage.JobStep) -> None:
-        """A step begins."""
-
-    def event(self, event: Event) -> None:
-        """Something happened to a job."""
-
-    def end(self, result: StepResult) -> None:
-        """A step has ended: nothing changes any more."""
+if TYPE_CHECKING:
+    from gpu_tenancy.whatif.show import Display
 
 
 @dataclass(frozen=True)
@@ -105,9 +95,9 @@ def state(moment: stage.Moment, job: str) -> str:
 
 
 def play(
-    tree: Tree, scenario: Iterable[stage.JobStep], follower: Follower | None = None, live: Player | None = None
+    tree: Tree, scenario: Iterable[stage.JobStep], display: "Display | None" = None, live: Player | None = None
 ) -> tuple[StepResult, ...]:
-    """Plays the steps of a scenario, on a cluster if `live` is given; the follower gets that player's events."""
+    """Plays the steps of a scenario, on a cluster if `live` is given; the display gets that player's events."""
     simulated = SimulatedPlayer(tree)
     steps: list[StepResult] = []
     for step in scenario:
@@ -115,16 +105,16 @@ def play(
 
         def tell(event: Event, events: list[Event] = events) -> None:
             events.append(event)
-            if follower:
-                follower.event(event)
+            if display:
+                display.event(event)
 
-        if follower:
-            follower.begin(step)
+        if display:
+            display.begin(step)
         foreseen = simulated.play(step, tell if live is None else unheard)
         played = None if live is None else live.play(step, tell)
         steps.append(StepResult(step, foreseen, played, tuple(events)))
-        if follower:
-            follower.end(steps[-1])
+        if display:
+            display.end(steps[-1])
     return tuple(steps)
 
 

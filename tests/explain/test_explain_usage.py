@@ -38,7 +38,7 @@ from gpu_tenancy.cluster.reading import Kind, Missing, State
 from gpu_tenancy.explain import show
 from gpu_tenancy.explain.fit import judge
 from gpu_tenancy.explain.running import Why
-from gpu_tenancy.explain.usage import Note, Row, measure
+from gpu_tenancy.explain.usage import LENT, NO_FLAVOR, UNCOUNTED, Row, measure
 from gpu_tenancy.explain.why import why
 from gpu_tenancy.local import summary as summaries
 from gpu_tenancy.local.show import promises, waiting
@@ -64,7 +64,7 @@ def shared(used: int = 12, **objects: list[Data]) -> State:
 def test_each_team_shows_used_borrowed_and_lent() -> None:
     assert rows(shared()) == [("research", "a100", 8, 16, 1, 0, 4, 0), ("speech", "a100", 8, 16, 12, 4, 0, 0)]
     assert rows(shared(), "speech") == [("speech", "a100", 8, 16, 12, 4, 0, 0)]
-    assert Note.LENT in measure(shared()).notes
+    assert LENT in measure(shared()).notes
 
 
 def test_pending_workloads_are_listed_at_a_possible_flavor() -> None:
@@ -81,7 +81,7 @@ def test_pending_workloads_are_listed_at_a_possible_flavor() -> None:
     assert found.total.text == (
         "total nvidia.com/gpu: 16 guaranteed, 13 used, 4 borrowed, 32 pending; 2 workloads pending (32 nvidia.com/gpu)"
     )
-    assert Note.NO_FLAVOR in found.notes
+    assert NO_FLAVOR in found.notes
 
 
 def test_namespaces_that_share_a_queue_each_have_their_part() -> None:
@@ -105,7 +105,7 @@ def test_without_kueue_counts_pods_on_nodes() -> None:
         ClusterQueue=[cluster_queue("research", used=None)], Cohort=[], Pod=pods, Node=[node("n1"), node("n2")]
     )
     assert rows(found) == [("research", "a100", 8, 8, 8, 0, 0, 0)]
-    assert measure(found).notes[0] is Note.KUEUE_NOT_RUNNING
+    assert measure(found).notes[0] == UNCOUNTED
 
 
 def test_without_queue_rights_shows_own_use() -> None:
