@@ -82,7 +82,7 @@ def timeline_page(timeline: Timeline) -> str:
 def replay_page(replayed: Replayed) -> str:
     """The page of a replay."""
     against, span = replayed.against, replay.time_text(replayed.outcome.arrivals)
-    teams, classes = replay.teams_table(replayed), replay.classes_table(replayed)
+    teams = replay.teams_table(replayed)
     preempted = replay.preemptions_table(replayed)
     axis = (f"From left to right: {span}.", *((f"Dashed: at {against.ref}.",) if against else ()))
     waits = "Waits are from submission to the first start. Medians and 95 % are exact to 2 %."
@@ -96,7 +96,6 @@ def replay_page(replayed: Replayed) -> str:
         Section("teams", teams.title, tables=(teams,), notes=(waits,)),
         Section("held", "GPUs in use", charts=used, notes=axis),
         Section("waiting", "Pending GPUs", charts=pending, notes=axis),
-        Section("classes", classes.title, tables=(classes,)),
         Section("preempted", preempted.title, tables=(preempted,), empty="No jobs were preempted."),
         _limits(replayed.not_simulated, note),
     ]

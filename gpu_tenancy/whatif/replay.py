@@ -135,21 +135,6 @@ def _texts(group: Group) -> list[str]:
     ]
 
 
-def classes_table(replayed: Replayed) -> Table:
-    """As `teams_table`, by team and priority class."""
-    keys = sorted(replayed.outcome.groups)
-
-    def of_classes(outcome: Outcome) -> Table:
-        rows = (
-            row(team, name or "none", *_texts(outcome.groups.get((team, name), Group())), team=team)
-            for team, name in keys
-        )
-        heads = columns("team", "priority class", *_HEADS)
-        return Table("classes", "By team and priority class", heads, tuple(rows), keys=2)
-
-    return _beside(replayed, of_classes)
-
-
 def preemptions_table(replayed: Replayed) -> Table:
     """Preemptions by preempting and preempted team."""
     now, before = replayed.outcome.preempted_by, replayed.against.before.preempted_by if replayed.against else ()
