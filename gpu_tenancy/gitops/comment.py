@@ -75,13 +75,7 @@ def comment(previews: Sequence[StackPreview]) -> str:
         if len(_text_of(head, longer)) <= LIMIT:
             parts = longer
     comment = _text_of(head, parts)
-    if len(comment) > LIMIT:
-        comment = _text_of(head, {})
-    if len(comment) > LIMIT:
-        failed = sum(1 for preview in ordered if preview.code)
-        counted = f"{len(ordered)} stacks previewed, {failed} not OK. The reports are artifacts of this run."
-        comment = _text_of(counted, {})
-    return comment
+    return comment if len(comment) <= LIMIT else _text_of(head, {})
 
 
 def _severity(code: int) -> int:

@@ -137,11 +137,6 @@ def _blocked(queues: Queues, team: str) -> Iterator[str]:
                 yield f"flavor {name_of(flavor)}: {'; '.join(cordoned)}"
 
 
-def require_readable(state: State, team: str) -> None:
-    """Raises ConsoleError if the user may not read the jobs of a team."""
-    require_team(state, team, "jobs", "Workload")
-
-
 def _refused(state: State, workloads: Sequence[Workload], team: str) -> Iterator[str]:
     """Jobs whose pods or children the API server refuses; a state without events has none."""
     found = rejections(state.of("Event", team), workloads, {})

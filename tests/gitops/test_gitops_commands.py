@@ -72,12 +72,11 @@ def test_shortens_reports_to_the_comment_limit() -> None:
 
 
 @pytest.mark.slow
-def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
-    few, many, most = (comment([a_preview(f"stack-{i}") for i in range(n)]) for n in (10, 300, 5_000))
-    assert all(len(found) <= LIMIT for found in (few, many, most))
+def test_comment_of_many_stacks_fits() -> None:
+    few, many = (comment([a_preview(f"stack-{i}") for i in range(n)]) for n in (10, 300))
+    assert all(len(found) <= LIMIT for found in (few, many))
     assert few.count("| ✓ |") == 10
     assert many.count("| ✓ |") == 300
-    assert most.endswith("5000 stacks previewed, 0 not OK. The reports are artifacts of this run.\n")
 
 
 def leave(folder: Path, stack: str, **texts: str) -> None:

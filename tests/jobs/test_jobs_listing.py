@@ -31,13 +31,13 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.cluster.pods import name_of
-from gpu_tenancy.cluster.reading import Missing, State
+from gpu_tenancy.cluster.reading import Missing, State, require_team
 from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.jobs import overview
 from gpu_tenancy.jobs.job_files import LARGEST, packed
 from gpu_tenancy.jobs.jobs import Jobs
 from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, read_gpu_use, together
-from gpu_tenancy.jobs.listing import data, listing, require_readable, shown, with_gpu_use
+from gpu_tenancy.jobs.listing import data, listing, shown, with_gpu_use
 from gpu_tenancy.jobs.overview import UseRow, chosen, of_jobs, of_pods, rows, used
 from gpu_tenancy.jobs.requeueing import as_submitted
 from gpu_tenancy.jobs.submitting import Wish, job_of
@@ -110,7 +110,7 @@ def test_a_place_is_the_earliest_where_others_may_not_be_read() -> None:
 def test_a_team_that_may_not_be_read_is_not_one_without_jobs() -> None:
     hidden = Missing("Workload", "pending workloads", "you may not list workloads", "an admin")
     with pytest.raises(ConsoleError, match="jobs of speech are unknown: you may not list workloads; check the name"):
-        require_readable(state((hidden,), Workload=[]), "speech")
+        require_team(state((hidden,), Workload=[]), "speech", "jobs", "Workload")
 
 
 def test_names_cpu_that_the_guarantee_does_not_cover() -> None:

@@ -96,7 +96,7 @@ def queue(
 
         def ask() -> tuple[listing.Listing, tuple[overview.JobRow, ...]]:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
-            listing.require_readable(state, only)
+            reading.require_team(state, only, "jobs", "Workload")
             found = listing.listing(replace(state, history=durations), only)
             objects = team_jobs.read_jobs(cluster, only, queued=True) if smi or verbose else None
             others = overview.beside(objects, found.jobs) if objects and verbose else ()
