@@ -52,16 +52,11 @@ def raised(limit: int) -> Data:
     return sections
 
 
-def rendered_at(ref: str, project: Project) -> Base:
-    with checkout(project.folder, ref) as copy:
-        return base_in(copy, ref, "s", "gpu-tenancy")
-
-
 @pytest.mark.slow
 def test_the_base_stack_is_read_from_its_ref(project: Project) -> None:
     as_it_is = preview("s", project.folder)
     project.write("s", raised(4))
-    found = rendered_at("HEAD", project)
+    found = base("HEAD", project)
     assert found.stack == as_it_is.stack
     assert found.rendered is not None
     assert found.rendered.registrations == as_it_is.rendered.registrations
@@ -98,7 +93,7 @@ def test_an_invalid_base_is_named_and_compared_with_nothing(project: Project) ->
     project.write("s", wrong)
     git(project.folder, "commit", "-qam", "wrong")
     project.write("s", small())
-    found = rendered_at("HEAD", project)
+    found = base("HEAD", project)
     (note,) = found.notes
     assert note.startswith(
         "Nothing is compared, all resources are shown as new: stack s at HEAD is invalid under the current rules"
@@ -112,12 +107,12 @@ def test_an_invalid_base_is_named_and_compared_with_nothing(project: Project) ->
     (project.folder / "__main__.py").write_text("raise ValueError('no program')\n")
     git(project.folder, "commit", "-qam", "broken")
     with pytest.raises(ConsoleError, match=r"HEAD: cannot render stack s with the program at this ref \(.*no program"):
-        rendered_at("HEAD", project)
+        base("HEAD", project)
 
 
 def test_a_ref_that_is_not_there_is_named(project: Project) -> None:
     with pytest.raises(ConsoleError, match=r"nowhere: git rev-parse failed: .*specify a branch, tag or commit"):
-        rendered_at("nowhere", project)
+        base("nowhere", project)
 
 
 @pytest.mark.slow
