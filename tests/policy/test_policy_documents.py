@@ -97,6 +97,7 @@ def test_packs_accept_their_dev_and_prod_settings(pack: str, name: str) -> None:
 def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
     strictness = [EnforcementLevel.DISABLED, EnforcementLevel.ADVISORY, EnforcementLevel.MANDATORY]
     dev, prod = (document.read_set(pack, name) for name in document.SETS)
+    assert dev != prod
     for rule in Evaluator(document.PACKS[pack]).rules:
         weaker, stronger = (strictness.index(document.level(rule, configured)) for configured in (dev, prod))
         assert weaker <= stronger, rule.name

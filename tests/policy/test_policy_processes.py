@@ -21,7 +21,7 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 from starts import GUARD
 
-from document import PACKS, read_set
+from document import PACKS
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.model.project import stack_names
@@ -214,10 +214,6 @@ def test_each_resource_is_sent_once() -> None:
     for resource in stack.resources:
         for needed in (resource.parent, *resource.dependencies):
             assert not needed or at[needed] < at[resource.urn], (needed, resource.urn)
-
-
-def test_the_settings_of_production_and_development_differ() -> None:
-    assert all(read_set(pack, "prod") != read_set(pack, "dev") for pack in PACKS)
 
 
 def test_the_outcome_of_each_diagnostic_reaches_the_client(packs: dict[str, Client]) -> None:
