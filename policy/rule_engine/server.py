@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf import empty_pb2, json_format
+from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 from pulumi_policy import EnforcementLevel, Severity
@@ -43,6 +44,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     def __init__(self, evaluator: Evaluator, ended: threading.Event | None = None) -> None:
         self.evaluator = evaluator
         self._ended = ended or threading.Event()
+        self._inputs: dict[str, Struct] = {}  # of the resources of a deployment, by URN
 
     def Handshake(
         self, request: wire.AnalyzerHandshakeRequest, context: grpc.ServicerContext
@@ -93,6 +95,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
 
     def Analyze(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:
         """Evaluates one resource."""
+        self._inputs[request.urn] = request.properties
         if not self.evaluator.covers(request.type):
             context.set_trailing_metadata(((UNCHECKED, "unchecked"),))
             return wire.AnalyzeResponse()
@@ -105,8 +108,18 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             return wire.AnalyzeResponse()
         # All resources: a rule may look up resources that no rule checks. Each is read on first use only.
         secrets = Secrets()
-        stack = Stack(read(resource, secrets) for resource in request.resources)
+        stack = Stack(read(self._with_inputs(resource), secrets) for resource in request.resources)
         return self._answer(self.evaluator.evaluate_stack(stack), context)
+
+    def _with_inputs(self, resource: wire.AnalyzerResource) -> wire.AnalyzerResource:
+        """The resource with its inputs where the engine has no outputs: the provider's cluster is created too.
+
+        In a preview, a provider with unknown settings returns nothing (`Create` in
+        https://github.com/pulumi/pulumi/blob/master/pkg/resource/plugin/provider_plugin.go).
+        """
+        if not resource.properties.fields and (inputs := self._inputs.get(resource.urn)):
+            resource.properties.CopyFrom(inputs)
+        return resource
 
     def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:
         """Applies the remedies of rules with the level `remediate` to one resource, rule after rule.

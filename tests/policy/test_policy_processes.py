@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 from google.protobuf.empty_pb2 import Empty
-from kit_builders import deployment
+from kit_builders import Refusal, deployment
 from policy_builders import UNKNOWN, Sample
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from rendered_stacks import stack_of_repository
@@ -30,6 +30,7 @@ from gpu_tenancy.packs.evaluation import Session, resource_requests, stack_reque
 from gpu_tenancy.packs.findings import Outcome, PackResult, by_weight
 from gpu_tenancy.packs.process import Client, pack_process
 from rule_engine.evaluator import Evaluator
+from rule_engine.server import Analyzer
 
 pytestmark = pytest.mark.process
 
@@ -64,6 +65,26 @@ def test_findings_about_stacks_are_the_reviewed_ones(packs: dict[str, Client], s
     assert not [finding.message for finding in evaluated.findings if finding.outcome is Outcome.ERROR]
     assert [finding.message for finding in evaluated.findings if finding.kind == "broken"] == []
     assert verdict(evaluated) == PINNED.get(stack, {}).get(pack, [])
+
+
+@pytest.mark.parametrize("pack", list(PACKS))
+@pytest.mark.parametrize("stack", stack_names())
+def test_a_first_preview_without_outputs_finds_the_same(stack: str, pack: str) -> None:
+    """While the cluster does not exist, the engine has no outputs of its objects, and no kubeconfig of a provider."""
+    analyzer, context = Analyzer(Evaluator(PACKS[pack])), cast("grpc.ServicerContext", Refusal())
+    whole = stack_request(previewed(stack).rendered)
+    for request in resource_requests(whole):
+        analyzer.Analyze(request, context)
+
+    def found() -> list[tuple[str, int, str]]:
+        diagnostics = cast("list[wire.AnalyzeDiagnostic]", analyzer.AnalyzeStack(whole, context).diagnostics)
+        return [(one.policyName, one.enforcementLevel, one.message) for one in diagnostics]
+
+    later = found()
+    for resource in whole.resources:
+        if resource.type.startswith("kubernetes:"):
+            resource.ClearField("properties")
+    assert found() == later
 
 
 def test_every_stack_and_pack_with_reviewed_findings_exists() -> None:
