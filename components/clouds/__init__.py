@@ -56,7 +56,8 @@ class Api:
         """
         return kubernetes.Provider(
             f"{self.name}-adopting" if adopts else self.name,
-            kubeconfig=self.kubeconfig,
+            # With None, the SDK writes the path in KUBECONFIG into the state, which differs between two machines.
+            kubeconfig="" if self.kubeconfig is None else self.kubeconfig,
             context=self.context,
             cluster_identifier=self.identifier,
             enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment

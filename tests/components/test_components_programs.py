@@ -178,6 +178,12 @@ def test_the_provider_has_the_path_of_the_kubeconfig_alone() -> None:
     assert provider.inputs["clusterIdentifier"] == "cluster"
 
 
+def test_the_state_has_no_path_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/home/me/config")
+    (provider,) = program(stack(cluster={"cloud": "existing"}), IMPORTS).rendered.registrations
+    assert not provider.inputs.get("kubeconfig")
+
+
 def test_a_server_of_a_fixed_number_has_no_autoscaler() -> None:
     sections = stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": server(replicas=2)})})
     rendered = alone("ModelServer", sections)
