@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -340,7 +341,7 @@ def test_the_clouds_sdk_is_an_extra_of_the_requirement(tmp_path: Path) -> None:
     needed = (tmp_path / "two/requirements.txt").read_text()
     assert "# A path of this machine: for pipelines, set a git URL" in needed
     (place,) = re.findall(r"^gpu-tenancy\[aws,gcp\] @ file://(.+)$", needed, re.MULTILINE)
-    assert Path(place, "pyproject.toml").is_file()
+    assert Path(unquote(place), "pyproject.toml").is_file()
 
 
 @pytest.mark.parametrize(
