@@ -10,22 +10,7 @@ from rule_engine.stacks import Among, Stack, located_at
 from rule_engine.values import format_number, quantity
 
 __all__ = [
-    "Among",
-    "Pack",
-    "Part",
-    "Resource",
-    "Settings",
-    "Stack",
-    "Subject",
-    "Unknown",
-    "UnknownValueError",
-    "UnknownValues",
-    "View",
-    "format_number",
-    "kubernetes",
-    "located_at",
-    "quantity",
-    "read_table",
-    "rule",
+    "Among", "Pack", "Part", "Resource", "Settings", "Stack", "Subject", "Unknown", "UnknownValueError",
+    "UnknownValues", "View", "format_number", "kubernetes", "located_at", "quantity", "read_table", "rule",
     "rules_of",
-]
+]  # fmt: skip

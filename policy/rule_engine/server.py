@@ -108,18 +108,13 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             return wire.AnalyzeResponse()
         # All resources: a rule may look up resources that no rule checks. Each is read on first use only.
         secrets = Secrets()
-        stack = Stack(read(self._with_inputs(resource), secrets) for resource in request.resources)
+        # In a preview, a provider with unknown settings, as of a cluster to create, has no outputs (`Create` in
+        # https://github.com/pulumi/pulumi/blob/master/pkg/resource/plugin/provider_plugin.go): inputs stand for them.
+        for resource in request.resources:
+            if not resource.properties.fields and resource.urn in self._inputs:
+                resource.properties.CopyFrom(self._inputs[resource.urn])
+        stack = Stack(read(resource, secrets) for resource in request.resources)
         return self._answer(self.evaluator.evaluate_stack(stack), context)
-
-    def _with_inputs(self, resource: wire.AnalyzerResource) -> wire.AnalyzerResource:
-        """The resource with its inputs where the engine has no outputs: the provider's cluster is created too.
-
-        In a preview, a provider with unknown settings returns nothing (`Create` in
-        https://github.com/pulumi/pulumi/blob/master/pkg/resource/plugin/provider_plugin.go).
-        """
-        if not resource.properties.fields and (inputs := self._inputs.get(resource.urn)):
-            resource.properties.CopyFrom(inputs)
-        return resource
 
     def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:
         """Applies the remedies of rules with the level `remediate` to one resource, rule after rule.
