@@ -73,8 +73,7 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
     try:
         documents = read_documents(file, str(file), instead="set --file to a YAML file of objects")
     except UnreadableError as error:
-        place = f"{file}:{error.line}" if error.line else f"{file}"
-        raise ConsoleError(f"{place}: {error.rule}", error.fix) from error
+        raise error.at(file) from error
     for document in documents:
         check_values(file, document)
     objects = [manifest for document in documents for manifest in _flat(document, file)]

@@ -13,7 +13,6 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
 from pathlib import Path as FilePath
 from typing import Final, cast, get_args
 
@@ -52,7 +51,7 @@ def read_job(file: FilePath, team: str) -> Wish:
     try:
         content = read_yaml(file, shown, instead="set --file to a YAML file with a job")
     except UnreadableError as error:
-        raise ConsoleError(f"{shown}{f':{error.line}' if error.line else ''}: {error.rule}", error.fix) from error
+        raise error.at(file) from error
     lines: dict[Path, int] = {(*around, *path): line for path, line in content.lines.items()}
     # What is around the job has no problems: only those of the job are reported.
     of_team: Data = {"owner": "x", "costCenter": "x", "training": {} if content.data is None else content.data}
@@ -103,7 +102,7 @@ def _wish(name: str, job: Training) -> Wish:
         job.flavor or "",
         cast("Runtime", job.framework),
         job.priority or "",
-        None if job.deadline is None else ceil(job.deadline),
+        job.deadline,
         "" if job.cpu is None else format_amount(CPU, job.cpu),
         "" if job.memory is None else format_amount(MEMORY, job.memory),
         literals(job.env),
@@ -115,7 +114,7 @@ def _wish(name: str, job: Training) -> Wish:
         scratch=job.scratch,
         stays=job.stays,
         retries=job.retries,
-        keep=int(job.keep),
+        keep=job.keep,
     )
 
 

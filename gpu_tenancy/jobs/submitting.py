@@ -67,7 +67,7 @@ class Wish:
     scratch: Scratch | None = None  # temporary space on the node
     stays: bool = True  # node autoscalers leave the pods where they run
     retries: int = _USUAL["retries"].default  # before failure; a TrainJob has its runtime's
-    keep: int = int(_USUAL["keep"].default)  # seconds after its end; a TrainJob has its runtime's, a RayJob none
+    keep: int = _USUAL["keep"].default  # seconds after its end; a TrainJob has its runtime's, a RayJob none
 
 
 def user_label(username: str) -> str:

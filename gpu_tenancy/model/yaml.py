@@ -45,6 +45,10 @@ class UnreadableError(Exception):
         self.line, self.rule, self.fix = line, rule, fix
         super().__init__(f"{rule}; {fix}")
 
+    def at(self, file: FilePath) -> ConsoleError:
+        """The error for a command that reads this file of its user."""
+        return ConsoleError(f"{file}{f':{self.line}' if self.line else ''}: {self.rule}", self.fix)
+
 
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
     """Reads a file of a user, and the line of each place, within the bounds of `gpu_tenancy/base/bounds.py`.
@@ -82,7 +86,7 @@ def read_mapping(file: FilePath, example: str) -> Data:
     try:
         found = read_table(file)
     except UnreadableError as error:
-        raise ConsoleError(f"{file}{f':{error.line}' if error.line else ''}: {error.rule}", error.fix) from error
+        raise error.at(file) from error
     if not isinstance(found, dict):
         raise ConsoleError(f"{file}: expected a mapping such as {example}", "change it")
     return cast("Data", found)
