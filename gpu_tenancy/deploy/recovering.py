@@ -87,8 +87,7 @@ def recovered(  # noqa: PLR0913 - what is compared
         lives = survey(cluster, pool, known)
     _same_cluster(known, lives)
     ran = [one for one, live in lives.items() if live is None and _is_job(known[one])]
-    there = {one: live for one, live in lives.items() if one not in ran}
-    other = [one for one, live in there.items() if not isinstance(live, Failure) and _differs(known[one], live)]
+    other = [one for one, live in lives.items() if not isinstance(live, Failure) and _differs(known[one], live)]
     lines = {one: line for one in other if (line := _change(one, known[one], lives[one]))}
     held = any(isinstance(live, Live) and HOLDING in live.managers for live in lives.values())
     plain = [one for one in created if not wanted[one].secret_paths]
@@ -118,7 +117,7 @@ def _same_cluster(known: Mapping[Reference, Entry], lives: Mapping[Reference, Li
 
 
 def _is_job(entry: Entry) -> bool:
-    """Whether it is a job of a team, which no deployment runs again because somebody deleted it."""
+    """Whether it is a job of a team."""
     kind = entry["urn"].split("::")[2]  # with the types of its parents
     return any(f":{parent}$" in kind for parent in ("TrainingJob", "GangJob")) and not kind.endswith(COMPUTE_DOMAIN[1])
 
@@ -128,10 +127,13 @@ def _own(managed: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
 
 
 def _differs(entry: Entry, live: Live | None) -> bool:
-    """Whether fields that the provider set differ from the state; never for an object held for maintenance."""
+    """Whether fields that the provider set differ from the state, or a deployment has to create the object again.
+
+    Never for an object held for maintenance, nor for a job that somebody deleted.
+    """
     before = list(maps_at(entry, "outputs", "metadata", "managedFields"))
     if live is None:
-        return True
+        return not _is_job(entry)
     return bool(before) and HOLDING not in live.managers and _own(before) != _own(live.managed)
 
 
