@@ -55,23 +55,20 @@ def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
     if not stack_file(copy.folder, stack).is_file():
         missing = f"stack {stack} does not exist at {ref}; all resources are new"
         return Base(ref, copy.commit, None, Rendered(name, stack, (), {}), (missing,))
-    notes: list[str] = []
+    spec, invalid = None, ""
     try:
         spec = load(read_stack(stack, copy.folder))
     except StackError as error:
-        spec = None
-        notes.append(
-            f"stack {stack} at {ref} is invalid under the current rules ({error.problems[0]});"
-            " guarantees are not compared"
-        )
+        invalid = f"stack {stack} at {ref} is invalid under the current rules ({error.problems[0]})"
     try:
         rendered = Rendered(name, stack, _registrations(copy.folder, stack, ref), {})
     except ConsoleError:
-        if spec:
+        if not invalid:
             raise
-        rendered = Rendered(name, stack, (), {})
-        notes = [f"{UNCOMPARED}, all resources are shown as new: {notes[0].rpartition(';')[0]}"]
-    return Base(ref, copy.commit, spec, rendered, tuple(notes))
+        note = f"{UNCOMPARED}, all resources are shown as new: {invalid}"
+        return Base(ref, copy.commit, None, Rendered(name, stack, (), {}), (note,))
+    notes = (f"{invalid}; guarantees are not compared",) if invalid else ()
+    return Base(ref, copy.commit, spec, rendered, notes)
 
 
 @contextmanager
