@@ -16,7 +16,7 @@ from pulumi.runtime.settings import get_engine, get_monitor
 
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.names import DEPLOYED_BY, UNREAD, adoptable, deployed_by
+from gpu_tenancy.model.names import UNREAD, adoptable, deployed_by, with_marks
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.environment import CLUSTER, KEY, OPERATORS
 from gpu_tenancy.model.plan.secrets import config_names
@@ -279,7 +279,7 @@ def of_part(planned: Plan, name: str | None) -> Plan:
 
 
 def mark_objects(part: str | None) -> None:
-    """Adds the mark of its environment and `part` to each Kubernetes object; not under mocks, which deploy nothing."""
+    """Adds `with_marks` to each Kubernetes object of an environment's `part`; not under mocks, which deploy nothing."""
     if isinstance(get_monitor(), MockMonitor):
         return
     value = deployed_by(pulumi.get_project(), pulumi.get_stack().removesuffix(f".{part}"))
@@ -288,9 +288,8 @@ def mark_objects(part: str | None) -> None:
         metadata = metadata_of(args)
         if metadata is None:
             return None
-        annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: value}
-        props: dict[str, Any] = {**args.props, "metadata": {**metadata, "annotations": annotations}}
-        return pulumi.ResourceTransformationResult(props, args.opts)
+        marked = with_marks(args.type_.rpartition(":")[2], metadata, value)
+        return pulumi.ResourceTransformationResult({**args.props, "metadata": marked}, args.opts)
 
     pulumi.runtime.register_stack_transformation(mark)
 

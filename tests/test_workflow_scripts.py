@@ -254,11 +254,15 @@ def drifted(folder: Path, codes: dict[str, str], *, there: list[Any]) -> list[st
 
 def test_the_check_for_drift_keeps_output_and_exit_code(tmp_path: Path) -> None:
     program(tmp_path, "bin/pulumi", "#!/bin/bash\n[[ $1 == refresh ]] || exit 0\necho differs\nexit 255\n")
-    environment = {"STACK": "prod", "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    program(tmp_path, ".venv/bin/python", "#!/bin/bash\necho quota is 999\nexit 3\n")
+    environment = {"STACK": "prod", "NAME": "prod", "ORGANIZATION": "", "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
     done = run_script(script("pulumi.yaml", "Drift"), tmp_path, environment)
     assert done.returncode == 0, done.stderr
     drift = (tmp_path / "result" / "drift.txt").read_text()
-    assert drift.startswith("Deployed resources compared with the state of Pulumi:\ndiffers\n")
+    first, edited, second, differs, _ = drift.splitlines()
+    assert (edited, differs) == ("quota is 999", "differs")
+    assert first.startswith("Objects of the cluster that others changed")
+    assert second == "Resources of the cloud compared with the state of Pulumi:"
     assert done.stdout == drift
     assert (tmp_path / "result" / "exit-code").read_text() == "255\n"
 

@@ -70,7 +70,6 @@ class Environment:
         self._killed, self._finished = frozenset(killed), set[str]()
         # To nobody: previews are short, and deletions too.
         self._advance: Callable[[int], None] = lambda _: None
-        self._contested: set[str] = set()
         self._moved = False
         self.existing = stacks.existing()
         self._states: dict[str, State] = {name: stacks.export(name) for name in self.existing}
@@ -111,10 +110,22 @@ class Environment:
             done = self._each(self.stacks.names, lambda name: self._up(name, kept.get(name, [])))
             return [*done, *self._each(again, lambda name: self._up(name, []))]
 
+    def edited(self) -> list[str]:
+        """What others changed in the cluster since the last deployment; raises ConsoleError if it does not answer."""
+        connection = self._connection()
+        if connection is None:
+            return []
+        with self._reach(connection) as cluster:
+            found = [recovered(None, one, (), cluster, adopt=(), mark="") for one in self._states.values()]
+        return [line for one in found for line in one.changed]
+
     def recover(self) -> bool:
-        """Updates states after killed deployments; returns whether there were any, or raises ConsoleError."""
-        names = [name for name in self.stacks.names if name in self.existing and self._is_marked(name)]
-        done = [self._recover(name, self.render(name)) for name in names]
+        """Updates states by the cluster: the next deployment restores what others changed; whether any differed.
+
+        Stacks with only marked objects also get the objects of killed deployments. Raises ConsoleError.
+        """
+        names = [name for name in self.stacks.names if name in self.existing]
+        done = [self._recover(name, self.render(name) if self._is_marked(name) else None) for name in names]
         return any(done)
 
     def _is_marked(self, name: str) -> bool:
@@ -159,12 +170,14 @@ class Environment:
         with self._reach(connection) as cluster:
             others = list(self._states.values())
             found = recovered(rendered, state, others, cluster, adopt=section.adopt, mark=self.stacks.mark)
-        for line in found.changed:
+        for line in (
+            *found.changed,
+            *(f"{one}: deleted; it runs again only when the stack changes it" for one in found.ran),
+        ):
             self._report(line)
-        if found.contested:
-            self._contested.add(name)
         if found.taken:
             self._report(f"{name}: {len(found.taken)} objects with the mark of the stack taken into its state")
+        if found.state is not state:
             self.stacks.replace(name, found.state)
             self._states[name] = found.state
         if found.reread:
@@ -250,9 +263,8 @@ class Environment:
 
     def _operate(self, name: str, command: str, *options: str, at_the_end: bool = False) -> Seen:
         seen = Seen(self._team_finished)
-        forced = command == "up" and name in self._contested
         try:
-            self.stacks.operate(name, command, *options, on_event=seen, at_the_end=at_the_end, forced=forced)
+            self.stacks.operate(name, command, *options, on_event=seen, at_the_end=at_the_end)
         except OperationError as error:
             why = seen.errors or error.what
             what = f"pulumi {command} of stack {name} failed"

@@ -10,9 +10,11 @@ deployment, and creates the object again, which fails. Pulumi itself only asks t
 https://www.pulumi.com/docs/support/troubleshooting/common-issues/interrupted-updates/.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.deploy import states
 from gpu_tenancy.deploy.stacks import PENDING, RERUN, OperationError, Stacks
 from gpu_tenancy.deploy.states import Entry, State
@@ -32,12 +34,13 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Failure, Live, survey
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS, HOLDING
-from gpu_tenancy.model.names import COMPUTE_DOMAIN, DEPLOYED_BY
+from gpu_tenancy.model.names import COMPUTE_DOMAIN, with_marks
 
 _PLUGIN: Final = "pulumi-kubernetes"
 """Start of the field managers of Pulumi's Kubernetes provider:
 https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
 PROVIDERS: Final = "pulumi:providers:kubernetes"  # type of providers of Kubernetes
+_VALUE: Final = 60  # characters of a value in a line
 _OF_ENGINE: Final = frozenset({"__internal", "version"})  # inputs of a provider that the engine adds
 _UNKNOWN: Final = "[unknown]"
 
@@ -53,15 +56,15 @@ class Recovered:
     """Differences between a stack's state and its cluster.
 
     `state` includes the objects that it lacked (`taken`). `reread` has URNs of these and of objects that differ,
-    `changed` one line for each object that others changed. `contested`: a deployment has to take fields back from
-    others; never while an object is held.
+    `changed` a line for each field that others changed, and for each object that they deleted or that cannot be read;
+    `ran` are deleted jobs.
     """
 
     state: State
     taken: tuple[Reference, ...]
     reread: tuple[str, ...]
     changed: tuple[str, ...]
-    contested: bool
+    ran: tuple[Reference, ...]
 
 
 def recovered(  # noqa: PLR0913 - what is compared
@@ -85,23 +88,25 @@ def recovered(  # noqa: PLR0913 - what is compared
     known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if states.is_object(entry)}
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         lives = survey(cluster, pool, known)
-    _same_cluster(known, lives)
-    ran = [one for one, live in lives.items() if live is None and _is_job(known[one])]
-    other = [one for one, live in lives.items() if not isinstance(live, Failure) and _differs(known[one], live)]
-    lines = {one: line for one in other if (line := _change(one, known[one], lives[one]))}
-    held = any(isinstance(live, Live) and HOLDING in live.managers for live in lives.values())
+        _same_cluster(known, lives)
+        ran = [one for one, live in lives.items() if live is None and _is_job(known[one])]
+        other = [one for one, live in lives.items() if _differs(known[one], live)]
+        changes = [*pool.map(_changes, [cluster] * len(other), other, map(known.get, other), map(lives.get, other))]
+    lines = tuple(line for some, _ in changes for line in some)
+    if seen := {str(entry["urn"]): entry for _, entry in changes if entry}:
+        state = {**state, "resources": [seen.get(str(entry["urn"]), entry) for entry in state["resources"]]}
     plain = [one for one in created if not wanted[one].secret_paths]
     if rendered and created:
         building = _Building(rendered, state, everywhere, mark)
-        for one in created:
-            building.add(wanted[one].urn)
+        for one, live in created.items():
+            building.add(wanted[one].urn, live)
         state = building.state
     return Recovered(
         state,
         tuple(created),
         (*(wanted[one].urn for one in plain), *(str(known[one]["urn"]) for one in other)),
-        (*lines.values(), *(f"{one}: deleted; it runs again only when the stack changes it" for one in ran)),
-        any(lives[one] for one in lines) and not held,
+        lines,
+        tuple(ran),
     )
 
 
@@ -126,40 +131,86 @@ def _own(managed: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
     return [one for one in managed if text_at(one, "manager").startswith(_PLUGIN) and "subresource" not in one]
 
 
-def _differs(entry: Entry, live: Live | None) -> bool:
-    """Whether fields that the provider set differ from the state, or a deployment has to create the object again.
+def _differs(entry: Entry, live: Live | Failure | None) -> bool:
+    """Whether fields that the provider set may differ from the state, or a deployment has to create the object again.
 
     Never for an object held for maintenance, nor for a job that somebody deleted.
     """
     before = list(maps_at(entry, "outputs", "metadata", "managedFields"))
     if live is None:
         return not _is_job(entry)
+    if isinstance(live, Failure):
+        return True
     return bool(before) and HOLDING not in live.managers and _own(before) != _own(live.managed)
 
 
-def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> str:
-    """Others that changed an object; empty if nobody did."""
-    if live is None:
-        return f"{reference}: deleted since the last deployment"
+def _changes(
+    cluster: Cluster, reference: Reference, entry: Entry, live: Live | Failure | None
+) -> tuple[list[str], Entry | None]:
+    """What others changed: each field that the stack sets, with both values, the field manager and the time.
+
+    The second value is another entry for the state, if the provider would overlook a change when it reads the object.
+    """
     if isinstance(live, Failure):
-        return ""
-    before = list(maps_at(entry, "outputs", "metadata", "managedFields"))
-    others = [one for one in live.managed if one not in before and "subresource" not in one and one not in _own([one])]
-    names = ", ".join(f"{text_at(one, 'manager')} at {text_at(one, 'time')}" for one in others)
-    return f"{reference}: changed since the last deployment by {names}" if names else ""
+        return [str(live)], None
+    if live is None:
+        return [f"{reference}: deleted since the last deployment"], None
+    now = cluster.get(*reference) or {}
+    others = [one for one in live.managed if one not in _own([one]) and "subresource" not in one]
+    lines: list[str] = []
+    inputs: states.Mutable = deepcopy(entry["inputs"])
+    for path, wanted in _leaves(states.plain(entry["inputs"])):
+        before, after = at(states.plain(entry["outputs"]), *path), at(now, *path)
+        if after not in (before, wanted):
+            by = next((one for one in others if _sets(map_at(one, "fieldsV1"), path)), None)
+            who = f", by {text_at(by, 'manager')} at {text_at(by, 'time')}" if by else ""
+            values = "" if reference.kind == "Secret" else f": {_short(after)}, deployed as {_short(before)}"
+            lines.append(f"{reference}: {'.'.join(path)} changed since the last deployment{values}{who}")
+            if wanted == {}:  # It reads only what its inputs have, so nothing below an empty selector.
+                within = inputs
+                for key in path[:-1]:
+                    within = within[key]
+                within[path[-1]] = after
+    return lines, {**entry, "inputs": inputs} if inputs != entry["inputs"] else None
+
+
+def _leaves(inputs: Mapping[str, Json], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Paths and values of what a stack sets; a list is one value."""
+    for key, value in inputs.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _sets(fields: Mapping[str, Json], path: Iterable[str]) -> bool:
+    """Whether an entry of `managedFields` has a field, or an element of its list."""
+    return at(fields, *(f"f:{key}" for key in path)) is not None
+
+
+def _short(value: Json) -> str:
+    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}…"
 
 
 def marked(inputs: Mapping[str, Any], mark: str) -> dict[str, Any]:
     """An object with the mark of the environment, which the program adds only under an engine."""
-    metadata: dict[str, Any] = inputs["metadata"]
-    annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: mark}
-    return {**inputs, "metadata": {**metadata, "annotations": annotations}}
+    return {**inputs, "metadata": with_marks(inputs["kind"], inputs["metadata"], mark)}
 
 
 def _plain_inputs(one: Registration) -> dict[str, Any]:
     """Inputs without secret and unknown values, which the next deployment writes again."""
     hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
     return {key: value for key, value in one.inputs.items() if key not in hidden}
+
+
+def _outputs(inputs: Entry, live: Live | None) -> states.Mutable:
+    """Outputs of an object whose state was lost, with the field manager under which the provider created it.
+
+    With the next random name it could not remove a field: the former manager would still own it.
+    """
+    managers = (text_at(one, "manager") for one in _own(live.managed if live else ()) if one["operation"] == "Apply")
+    return {**inputs, **({"__fieldManager": manager} if (manager := max(managers, default="")) else {})}
 
 
 class _Building:
@@ -177,13 +228,14 @@ class _Building:
     def state(self) -> State:
         return {**self._before, "resources": self._resources}
 
-    def add(self, urn: str) -> None:
+    def add(self, urn: str, live: Live | None = None) -> None:
+        root: states.Mutable = {"type": states.ROOT, "custom": False}
         if urn not in self._there:
-            entry = self._entry(self._registered[urn]) if urn != self._root else {"type": states.ROOT, "custom": False}
+            entry = self._entry(self._registered[urn], live) if urn != self._root else root
             self._there.add(urn)
             self._resources.append({"urn": urn, **entry})
 
-    def _entry(self, one: Registration) -> states.Mutable:
+    def _entry(self, one: Registration, live: Live | None) -> states.Mutable:
         parent = one.parent or self._root
         self.add(parent)
         entry: states.Mutable = {"custom": one.custom, "type": one.type, "parent": parent}
@@ -195,7 +247,8 @@ class _Building:
         self.add(provider)
         identity = next(str(other["id"]) for other in self._resources if other["urn"] == provider)
         own, inputs = Reference.of(one.inputs).place, marked(_plain_inputs(one), self._mark)
-        return entry | {"id": own, "inputs": inputs, "outputs": inputs, "provider": f"{provider}::{identity}"}
+        outputs = _outputs(inputs, live)
+        return entry | {"id": own, "inputs": inputs, "outputs": outputs, "provider": f"{provider}::{identity}"}
 
     def _provider(self, one: Registration) -> states.Mutable:
         """The provider as in another stack of the environment, or as the program registers it."""
@@ -293,7 +346,9 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
     foreign = tuple(found for found, live in lives.items() if live and found not in taken)
     for found, one in taken.items():
         there.add(str(one["urn"]))
-        resources.append({**states.without_missing(one, there), "id": found.place, "outputs": one["inputs"]})
+        resources.append(
+            {**states.without_missing(one, there), "id": found.place, "outputs": _outputs(one["inputs"], lives[found])}
+        )
     stacks.replace(name, {**{key: value for key, value in state.items() if key != PENDING}, "resources": resources})
     if reading := sorted({str(one["resource"]["urn"]) for one in operations} & there):
         reread(stacks, name, reading)

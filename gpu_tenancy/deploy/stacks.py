@@ -32,9 +32,6 @@ _ENVIRONMENT: Final = {
 """Variables of the CLI and its plugins. By Go's default GOGC, a quarter of the CLI's time is garbage collection."""
 _AT_THE_END: Final = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The CLI writes the state once: `SkipCheckpoints` in sdk/go/common/env/env.go of Pulumi's repository."""
-_FORCED: Final = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
-"""The Kubernetes provider takes fields back that another manager owns; else its server-side apply has a conflict:
-https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/#configuration-options."""
 _LOCKED: Final = ("currently locked", "currently in progress")  # texts of file and bucket backends, and Pulumi Cloud
 PENDING: Final = "pending_operations"  # in a state: operations that began and did not end
 _VERSION: Final = 3  # version of the states that are written; older states are rewritten in it
@@ -127,15 +124,13 @@ class Stacks:
         *options: str,
         on_event: Callable[[Event], None],
         at_the_end: bool = False,
-        forced: bool = False,
     ) -> None:
         """Runs `pulumi up`, `preview`, `refresh` or `destroy`; raises ConsoleError (locked stack) or OperationError.
 
-        With `at_the_end`, the state is written only then. With `forced`, the stack's values replace fields that others
-        set; objects of others are refused all the same.
+        With `at_the_end`, the state is written only then.
         """
         unasked = () if command == "preview" else ("--yes", "--skip-preview")
-        own = {**_ENVIRONMENT, **(_AT_THE_END if at_the_end else {}), **(_FORCED if forced else {})}
+        own = {**_ENVIRONMENT, **(_AT_THE_END if at_the_end else {})}
         words = ["pulumi", command, "--json", "--stack", name, *unasked, *options]
         with (
             TemporaryFile("w+", encoding="utf-8") as errors,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 from gpu_tenancy.base.json import Json, maps_at
 from gpu_tenancy.engine.recording import SIGNATURE, STACK_TYPE
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.live import ApplyError, Failure, foreign, survey
+from gpu_tenancy.kube.live import ApplyError, Failure, Live, foreign, survey
 from gpu_tenancy.kube.references import Key, Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 
@@ -98,7 +98,7 @@ def is_object(resource: Mapping[str, Any]) -> bool:
 
 def leftovers(
     cluster: Cluster, objects: Sequence[Reference], known: frozenset[Key], adopt: Collection[str], mark: str
-) -> list[Reference]:
+) -> dict[Reference, Live]:
     """Existing objects of earlier runs that the state lacks; raises ApplyError for foreign and unreadable objects.
 
     `adopt` names objects of others that the stack takes over; `mark` is its `gpu_tenancy.model.names.deployed_by`.
@@ -106,14 +106,14 @@ def leftovers(
     unknown = [reference for reference in objects if reference.key not in known]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         existing = survey(cluster, pool, unknown)
-    created: list[Reference] = []
+    created: dict[Reference, Live] = {}
     failures: list[Failure] = []
     for reference in unknown:
         live = existing[reference]
         if isinstance(live, Failure):
             failures.append(live)
         elif live and live.deployed_by == mark:
-            created.append(reference)
+            created[reference] = live
         elif live and reference.adoptable not in adopt:
             failures.append(Failure(reference, foreign(reference, live)))
     if failures:

@@ -1,6 +1,7 @@
 """Names of kinds, labels and objects that several packages share; they need no stack."""
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
 
@@ -37,6 +38,9 @@ STACK: Final = "gpu-tenancy.dev/stack"
 """Annotation of the root Cohort, with the name of its stack. Every reader of quota can read it."""
 DEPLOYED_BY: Final = "gpu-tenancy.dev/deployed-by"
 """Annotation with `deployed_by` of each object that Pulumi deploys: only these are imported into a state again."""
+_FORCE: Final = "pulumi.com/patchForce"
+"""Annotation by which Pulumi's provider takes back fields that others set; else its server-side apply has a conflict:
+https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
 HOLD: Final = "gpu-tenancy.dev/hold"
 """Annotation of a held ClusterQueue or ResourceFlavor, with the holder's name, and taint key of a held flavor."""
 USER: Final = "gpu-tenancy.dev/user"  # label of a job with its user, which Kueue copies to its Workload
@@ -56,6 +60,13 @@ UNREAD: Final = "unread-secret"  # placeholder for a secret, if a stack is read 
 def deployed_by(project: str, environment: str) -> str:
     """The value of the annotation `DEPLOYED_BY` for an environment."""
     return f"{project}/{environment}"
+
+
+def with_marks(kind: str, metadata: Mapping[str, Any], mark: str) -> dict[str, Any]:
+    """The metadata of an object as Pulumi deploys it; `mark` is the `deployed_by` of its environment."""
+    # A deployment does not take the taint of a held flavor away: it has a conflict instead.
+    forced = {} if kind == "ResourceFlavor" else {_FORCE: "true"}
+    return {**metadata, "annotations": {**(metadata.get("annotations") or {}), **forced, DEPLOYED_BY: mark}}
 
 
 def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:

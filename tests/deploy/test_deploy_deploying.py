@@ -71,9 +71,7 @@ class Backend:
         *options: str,
         on_event: Callable[[Event], None],
         at_the_end: bool = False,
-        forced: bool = False,
     ) -> None:
-        assert not forced
         if command == "refresh":
             assert "--run-program=false" in options
             return

@@ -215,7 +215,7 @@ def test_only_objects_with_the_mark_are_leftovers(cluster: Cluster, namespace: s
     cluster.create(bare)
     objects = [Reference.of(manifest) for manifest in (known, left, new, adopted, bare)]
     found = leftovers(cluster, objects, keys(resources(known)), [f"ConfigMap/{namespace}/adopted"], MARK)
-    assert found == [Reference.of(left), Reference.of(bare)]
+    assert [*found] == [Reference.of(left), Reference.of(bare)]
 
 
 def test_refuses_objects_without_mark_or_of_other_stacks(cluster: Cluster, namespace: str) -> None:

@@ -47,6 +47,14 @@ def up(
         ),
     ] = None,
     yes: options.Yes = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show what others changed in the cluster, and what a deployment would change. Writes no state;"
+            " exit code 3 if anything differs.",
+        ),
+    ] = False,
 ) -> None:
     """Deploy a stack to its real cluster, with `pulumi up`. Asks first. For this machine, use `tenancy local up`.
 
@@ -61,15 +69,14 @@ def up(
     [dim]tenancy up prod-aws[/dim]
     """
     with terminal.errors(stack):
+        if dry_run:
+            _compare(_environment(*_read(stack, project), ()))
+            return
         environment = _whole(stack, project, yes=yes)
         if not (yes or sys.stdin.isatty()):
             raise ConsoleError(_question(environment), _NOBODY)
         if not yes:
-            for result in environment.preview():
-                _show_teams(result)
-            for name in environment.stacks.names:
-                if name not in environment.existing:
-                    terminal.out.print(f"{name}: new", highlight=False)
+            _preview(environment)
         if packs := policy or (() if yes else ("workloads", "clouds")):
             _judge(environment, packs)
         confirm(_question(environment), yes=yes)
@@ -77,6 +84,29 @@ def up(
         for result in done if yes else ():
             _show_teams(result)
         _show(done)
+
+
+def _preview(environment: "deploying.Environment") -> bool:
+    """Shows the changes by team; whether there are any."""
+    found = environment.preview()
+    for result in found:
+        _show_teams(result)
+    new = [name for name in environment.stacks.names if name not in environment.existing]
+    for name in new:
+        terminal.out.print(f"{name}: new", highlight=False)
+    return bool(new) or any(result.teams for result in found)
+
+
+def _compare(environment: "deploying.Environment") -> None:
+    """Shows what differs between cluster, state and stack. Raises typer.Exit if anything does."""
+    edited = environment.edited()
+    for line in edited:
+        terminal.out.print(line, highlight=False, markup=False, soft_wrap=True)
+    if edited:
+        fix = f"`tenancy up {environment.stacks.environment}` or `pulumi up --refresh` deploys it again"
+        terminal.out.print(f"{len(edited)} differ from the last deployment; {fix}", highlight=False)
+    if _preview(environment) or edited:
+        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def _question(environment: "deploying.Environment") -> str:
