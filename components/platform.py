@@ -22,6 +22,7 @@ from gpu_tenancy.model.plan.environment import CLUSTER, KEY, OPERATORS
 from gpu_tenancy.model.plan.secrets import config_names
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack
+from gpu_tenancy.model.spec.cluster import ExistingCluster
 from gpu_tenancy.model.spec.secrets import CONFIG as SECRETS
 from gpu_tenancy.model.spec.secrets import set_command
 
@@ -46,13 +47,19 @@ def deploy(project: Path) -> None:
         mark_objects(configured.part)
         with _quiet():
             if planned.part == CLUSTER:
-                return {"connection": _cluster(planned).api.output()}
+                api = _cluster(planned).api
+                return {"connection": api.output(), **access(planned, api)}
             if planned.part == OPERATORS:
                 _operators(planned, _on_cluster(planned))
                 return {}
-            inside = _on_cluster(planned) if planned.part else _foundation(planned)
+            reached: dict[str, Any] = {}
+            if planned.part:
+                inside = _on_cluster(planned)
+            else:
+                cluster = _cluster(planned)
+                inside, reached = _foundation(planned, cluster), access(planned, cluster.api)
             await GradualTenancy("tenancy", planned, inside).register_teams()
-            return outputs(planned)
+            return {**outputs(planned), **reached}
 
     pulumi.run(program)
 
@@ -111,12 +118,13 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
     if planned.parts:
         raise pulumi.RunError("split: a component is in one Pulumi stack, so it cannot be divided; remove it")
     prefix = f"{name}-" if name else ""  # a hyphen, because clouds do not accept dots in names
-    inside = _foundation(planned, prefix, parent)
+    inside = _foundation(planned, _cluster(planned, prefix, parent), prefix, parent)
     Tenancy(f"{prefix}tenancy", planned, inside, prefix=f"{name}." if name else "")
 
 
-def _foundation(planned: Plan, prefix: str = "", parent: pulumi.Resource | None = None) -> ResourceOptions:
-    cluster = _cluster(planned, prefix, parent)
+def _foundation(
+    planned: Plan, cluster: Cluster, prefix: str = "", parent: pulumi.Resource | None = None
+) -> ResourceOptions:
     return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, prefix)
 
 
@@ -137,13 +145,23 @@ def _operators(
 
 
 def outputs(planned: Plan) -> dict[str, Any]:
-    """Outputs of a platform or a tenancy for other programs, by name."""
+    """Outputs of a platform or a tenancy for other programs, by name; values of a chart only for its installer."""
+    values = planned.cluster.gpu_operator
+    of_others = values and "gpu-operator" not in {one.name for one in planned.operators}
     return {
         "environment": planned.environment,
         "namespaces": [team.namespace.name for team in planned.teams],
-        "gpuOperatorValues": planned.cluster.gpu_operator,
         "queues": {team.namespace.name: team.namespace.queue for team in planned.teams},
+        **({"gpuOperatorValues": values} if of_others else {}),
     }
+
+
+def access(planned: Plan, api: Api) -> dict[str, Any]:
+    """Outputs by which others reach the cluster of a cloud; an existing cluster's kubeconfig is the user's own."""
+    section = planned.cluster.section
+    if isinstance(section, ExistingCluster):
+        return {}
+    return {"cluster": section.name, "kubeconfig": pulumi.Output.secret(api.kubeconfig)}
 
 
 class Platform(Component):

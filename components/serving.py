@@ -168,7 +168,7 @@ def _container(server: ServerPlan) -> dict[str, Any]:
     return {
         **pods.container(server.pod, "server"),
         "ports": ports,
-        "startupProbe": {**probe, "failureThreshold": math.ceil(server.spec.starts_within / probe["periodSeconds"])},
+        "startupProbe": {**probe, "failureThreshold": math.ceil(server.spec.starts_within / times.period)},
         "readinessProbe": {**probe, "initialDelaySeconds": times.ready_after},
         "livenessProbe": {**probe, "initialDelaySeconds": times.alive_after},
     }

@@ -249,7 +249,7 @@ def test_command_lines_are_found_in_all_places() -> None:
     assert {place for place, _ in told_commands()} == {
         *("action.yml", "pull-request.yaml", ".gitlab-ci.yml", "docs/pull-requests.md", "docs/gitops.md")
     }
-    assert {line.split()[0] for _, line in told_commands()} == {"cluster", "preview", "stack"}
+    assert {line.split()[0] for _, line in told_commands()} == {"cluster", "preview", "stack", "up"}
 
 
 @pytest.mark.process

@@ -49,7 +49,7 @@ OUTPUTS: Final[Schema] = {
     "gpuOperatorValues": {
         "type": "object",
         "additionalProperties": _ANY,
-        "description": "Helm values of the NVIDIA GPU Operator that match the pools' driver mode.",
+        "description": "Helm values of the NVIDIA GPU Operator for the pools' drivers, if others install it.",
     },
 }
 """Outputs of both components."""
@@ -104,7 +104,7 @@ def _component(description: str, inputs: Mapping[str, Schema], required: list[st
         "inputProperties": dict(inputs),
         "requiredInputs": list(required),
         "properties": OUTPUTS,
-        "required": list(OUTPUTS),
+        "required": [name for name in OUTPUTS if name != "gpuOperatorValues"],
     }
 
 

@@ -164,8 +164,10 @@ def _removed(made: Adopted, problem: Problem) -> bool:
     _, team, section, *keys = map(str, problem.path)
     entry, found = made.sections["teams"][team], False
     for *around, key in ((section, *keys), ("compute", "requests", keys[-1]), ("compute", "limits", keys[-1])):
-        place = value_at(entry, tuple(around))
-        found |= section in _BOUNDS and isinstance(place, dict) and place.pop(key, None) is not None
+        place: Any = value_at(entry, tuple(around))
+        found |= (
+            section in _BOUNDS and isinstance(place, dict) and cast("dict[str, Any]", place).pop(key, None) is not None
+        )
     made.sections["teams"][team] = _without_empty(entry)
     if found:
         made.left.append(f"Team {team}: {'.'.join((section, *keys))}: {problem.value or ''} {problem.rule}")

@@ -191,8 +191,16 @@ class FileBackend:
         """Removes attributes of state files that a killed run left incomplete."""
         # Only the state itself is written atomically. Pulumi needs no attributes, but fails at torn ones: "failed to
         # load checkpoint: EOF".
-        for attributes in (self.folder / ".pulumi").rglob("*.attrs"):
+        for attributes in self._torn("*.attrs"):
+            attributes.unlink()
+
+    def torn(self) -> Path | None:
+        """The first state that is not JSON, and has a backup beside it."""
+        return next((file for file in self._torn("stacks/**/*.json") if Path(f"{file}.bak").is_file()), None)
+
+    def _torn(self, pattern: str) -> Iterator[Path]:
+        for file in sorted((self.folder / ".pulumi").rglob(pattern)):
             try:
-                json.loads(attributes.read_text(encoding="utf-8"))
+                json.loads(file.read_text(encoding="utf-8"))
             except ValueError:
-                attributes.unlink()
+                yield file

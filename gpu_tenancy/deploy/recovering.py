@@ -23,7 +23,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.deploy import states
 from gpu_tenancy.deploy.stacks import PENDING, RERUN, OperationError, Stacks
 from gpu_tenancy.deploy.states import Entry, State
@@ -162,7 +162,7 @@ def _changes(
     for path, wanted in _leaves(states.plain(entry["inputs"])):
         before, after = at(states.plain(entry["outputs"]), *path), at(now, *path)
         if after not in (before, wanted):
-            by = next((one for one in others if _sets(map_at(one, "fieldsV1"), path)), None)
+            by = next((one for one in others if at(one, "fieldsV1", *(f"f:{key}" for key in path)) is not None), None)
             who = f", by {text_at(by, 'manager')} at {text_at(by, 'time')}" if by else ""
             values = "" if reference.kind == "Secret" else f": {_short(after)}, deployed as {_short(before)}"
             lines.append(f"{reference}: {'.'.join(path)} changed since the last deployment{values}{who}")
@@ -181,11 +181,6 @@ def _leaves(inputs: Mapping[str, Json], path: tuple[str, ...] = ()) -> Iterator[
             yield from _leaves(value, (*path, key))
         else:
             yield (*path, key), value
-
-
-def _sets(fields: Mapping[str, Json], path: Iterable[str]) -> bool:
-    """Whether an entry of `managedFields` has a field, or an element of its list."""
-    return at(fields, *(f"f:{key}" for key in path)) is not None
 
 
 def _short(value: Json) -> str:

@@ -21,6 +21,7 @@ from gpu_tenancy.model.plan.environment import KEY, is_part
 from gpu_tenancy.model.project import Declared, stack_file
 from gpu_tenancy.model.yaml import read_table
 
+_LOGIN: Final = "run `pulumi login`, then the same command again"
 RERUN: Final = "fix the error and run the same command again"
 _SALT: Final = "encryptionsalt"
 _ENVIRONMENT: Final = {
@@ -80,14 +81,25 @@ class Stacks:
 
     def existing(self) -> tuple[str, ...]:
         """Existing stacks in order of deployment, former ones last; raises ConsoleError if the backend is not there."""
-        with _failing("pulumi stack ls", "run `pulumi login`, then the same command again"):
-            summaries = self._workspace.list_stacks()
+        try:
+            with _failing("pulumi stack ls", _LOGIN):
+                summaries = self._workspace.list_stacks()
+        except ConsoleError:
+            backend = self._files()
+            if backend and (torn := backend.torn()):
+                fix = f"copy {torn}.bak over it, the state before the last operation; then run the same command again"
+                raise ConsoleError(f"the state {torn} is not complete", fix) from None
+            raise
         names = [summary.name.rpartition("/")[2] for summary in summaries]
         known = sorted(filter(self._is_own, names))
         known.sort(key=lambda name: self.names.index(name) if name in self.names else len(self.names))
         for name in known:
             self._write(name)
         return tuple(known)
+
+    def _files(self) -> FileBackend | None:
+        with _failing("pulumi whoami", _LOGIN):
+            return FileBackend.of(self._workspace.who_am_i().url or "")
 
     def _is_own(self, name: str) -> bool:
         part = name.removeprefix(f"{self.environment}.")
@@ -179,8 +191,7 @@ class Stacks:
         Unless it is `forced`, only of processes of this machine that have ended, in a file backend. Raises ConsoleError
         if the backend cannot be reached.
         """
-        with _failing("pulumi whoami", "run `pulumi login`, then the same command again"):
-            backend = FileBackend.of(self._workspace.who_am_i().url or "")
+        backend = self._files()
         names = (self.environment, *(name for name in self.names if name != self.environment))
         locked = [name for name in names if forced or (backend and backend.abandoned(name))]
         if backend and locked:

@@ -11,7 +11,7 @@ from typing import Final, Literal, Self, TypeAlias, TypeVar
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
+from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
 from gpu_tenancy.model.names import DEPLOYED_BY
@@ -78,7 +78,8 @@ def in_parallel(
 ) -> Iterator[tuple[Reference, _R | Failure]]:
     """Runs `work` for every object, and yields each result when it is done.
 
-    An error of one object becomes its `Failure`. An API server that is not reachable affects all objects and is raised.
+    An error of one object becomes its `Failure`. An API server that is not reachable, or does not accept the
+    credentials, affects all objects and is raised.
     """
     futures = {pool.submit(work, item): reference for reference, item in items.items()}
     for future in as_completed(futures):
@@ -86,6 +87,8 @@ def in_parallel(
         try:
             yield reference, future.result()
         except (ApiError, WaitTimeoutError) as error:
+            if isinstance(error, ApiError) and error.status == UNAUTHORIZED:
+                raise ConsoleError(error.message, "log in again, then run the same command again") from error
             yield reference, Failure.of(reference, error)
 
 

@@ -129,12 +129,14 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
 def _in_order(value: Any, written: Any) -> Any:
     """The engine's value with its keys in the order of the file: the engine sorts them."""
     if isinstance(value, dict) and isinstance(written, dict):
-        keys = dict.fromkeys([*(key for key in cast("Data", written) if key in value), *cast("Data", value)])
-        return {key: _in_order(value[key], written.get(key)) for key in keys}
+        own, order = cast("Data", value), cast("Data", written)
+        keys = dict.fromkeys([*(key for key in order if key in own), *own])
+        return {key: _in_order(own[key], order.get(key)) for key in keys}
     if isinstance(value, list) and isinstance(written, list):
-        entries = zip_longest(cast("list[Any]", value), cast("list[Any]", written)[: len(value)])
-        return [_in_order(entry, other) for entry, other in entries]
-    return value
+        entries = cast("list[Any]", value)
+        others = cast("list[Any]", written)[: len(entries)]
+        return [_in_order(entry, other) for entry, other in zip_longest(entries, others)]
+    return cast("Any", value)
 
 
 def to_config(source: Source) -> dict[str, str]:

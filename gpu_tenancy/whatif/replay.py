@@ -102,7 +102,7 @@ def _beside(replayed: Replayed, make: Callable[[Outcome], Table]) -> Table:
 
 def teams_table(replayed: Replayed) -> Table:
     """Waits, GPU-hours and preemptions by team, and their changes."""
-    changes = replayed.against.verdicts if replayed.against else {}
+    changes: Mapping[str, str] = replayed.against.verdicts if replayed.against else {}
     known = replayed.outcome.teams
     names = [team for team in replayed.teams if team in known] + [team for team in changes if team not in known]
 

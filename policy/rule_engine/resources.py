@@ -26,10 +26,12 @@ class Placed(Protocol):
     @property
     def resource(self) -> "Resource":
         """The resource: of itself, a resource is the whole."""
+        ...
 
     @property
     def place(self) -> str:
         """The place for messages: `Job ml-research/nightly, container main`."""
+        ...
 
 
 T = TypeVar("T")

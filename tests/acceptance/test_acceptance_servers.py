@@ -125,7 +125,7 @@ def test_limits_above_requests_fit_the_quota(cluster: Cluster, namespace: str) -
         for number in range(2):  # as many as the server can have
             cluster.create(admitted(cluster, {**pod, "metadata": {"name": f"s-{number}", "namespace": namespace}}))
         refused_soon(cluster, "exceeded quota", {**pod, "metadata": {"name": "s-2", "namespace": namespace}})
-        greedy = deepcopy(pod)
+        greedy: Any = deepcopy(pod)
         greedy["spec"]["containers"][0]["resources"]["limits"]["memory"] = "25Gi"
         place: Any = {"name": "greedy", "namespace": namespace}
         assert "limit to request ratio" in refusal(lambda: cluster.create({**greedy, "metadata": place}, dry_run=True))

@@ -357,8 +357,13 @@ def test_the_clouds_sdk_is_an_extra_of_the_requirement(tmp_path: Path) -> None:
 def test_a_new_project_needs_the_package_that_made_it(
     monkeypatch: pytest.MonkeyPatch, origin: object, needed: str
 ) -> None:
-    own = SimpleNamespace(version=version("gpu-tenancy"), read_text=lambda _: json.dumps(origin))
-    monkeypatch.setattr("gpu_tenancy.cli.starting.distribution", lambda _: own)
+    def read_text(_name: str) -> str:
+        return json.dumps(origin)
+
+    def distribution(_name: str) -> object:
+        return SimpleNamespace(version=version("gpu-tenancy"), read_text=read_text)
+
+    monkeypatch.setattr("gpu_tenancy.cli.starting.distribution", distribution)
     assert requirement("aws") == needed
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from builders import EXISTING, GKE, Data, pool, stack, team
 from components_builders import Graph, Program, name_of, program
+from operators_builders import made_here
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
@@ -337,6 +338,14 @@ def test_adopted_objects_have_the_adopting_provider() -> None:
 def test_without_names_there_is_no_second_provider() -> None:
     program = rendered(adopting())
     assert [one.urn.rpartition("::")[2] for one in program.registrations if "providers" in one.type] == ["cluster"]
+
+
+def test_a_stack_exports_the_access_to_its_cluster_of_a_cloud() -> None:
+    tenancy = {"environment", "namespaces", "queues"}
+    in_a_cloud, existing = rendered(made_here()).outputs, rendered(adopting()).outputs
+    assert in_a_cloud.keys() == {*tenancy, "cluster", "kubeconfig"}
+    assert (in_a_cloud["cluster"], in_a_cloud["kubeconfig"]) == ("ml", "[secret]")
+    assert existing.keys() == {*tenancy, "gpuOperatorValues"}
 
 
 def test_every_object_of_a_stack_can_be_named() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import stack, team
+from builders import Data, stack, team
 from components_builders import Program, tenancy
 from loopback import Handler, serving
 from starts import GUARD
@@ -27,7 +27,11 @@ def manifest(program: Program, kind: str, name: str, namespace: str = "") -> Any
 
 
 def test_teams_get_the_program_of_the_server() -> None:
-    notebooks = {"images": ["registry.example.com/notebook:1.0"], "sizes": {"small": {}}, "home": {"size": "20Gi"}}
+    notebooks: Data = {
+        "images": ["registry.example.com/notebook:1.0"],
+        "sizes": {"small": {}},
+        "home": {"size": "20Gi"},
+    }
     made = tenancy(stack(teams={"a": team(notebooks=notebooks)})).only("ConfigMap", NOTEBOOKS, "a")
     assert cast("Any", made.manifest)["data"]["notebook.py"] == Path(notebook_server.__file__).read_text(
         encoding="utf-8"

@@ -11,7 +11,7 @@ import yaml
 from cli_builders import Project, small
 from cli_builders import tenancy as in_process
 from deploy_builders import sections
-from pulumi_tool import at_80_columns, pulumi, succeeded, tenancy
+from pulumi_tool import at_80_columns, pulumi, run_here, succeeded, tenancy
 from test_cli_pulumi import references, remove
 
 from gpu_tenancy.embedded.platform import Platform
@@ -127,6 +127,18 @@ def test_nothing_happens_without_a_confirmation(project: Project, platform: Plat
     assert done.returncode == 1
     assert "nothing was changed; confirm with --yes, because there is no terminal to ask" in done.stderr
     assert not list((project.folder / "backend").rglob("good*.json"))
+
+
+@pytest.mark.pulumi
+def test_a_truncated_state_is_an_error_that_names_its_backup(project: Project) -> None:
+    run_here(project)
+    project.write("good", small())
+    succeeded(pulumi(project, "stack", "init"))
+    (state,) = (project.folder / "backend").rglob("good.json")
+    state.write_text(state.read_text()[:100])
+    done = tenancy(project, "up", "good", "--yes")
+    fix = f"copy {state}.bak over it, the state before the last operation; then run the same command again"
+    assert (done.returncode, done.stderr) == (1, f"error: the state {state} is not complete; {fix}\n")
 
 
 @pytest.mark.pulumi

@@ -303,7 +303,7 @@ def of(version: str, kind: str, **spec: Any) -> Data:
 
 
 TEMPLATE = {"spec": pod_spec(4)}
-PATCH = {
+TEMPLATE_PATCH = {
     "template": {
         "spec": {
             "replicatedJobs": [{"template": {"spec": {"template": {"spec": {"nodeSelector": {"model": "a100"}}}}}}]
@@ -364,7 +364,10 @@ def test_each_kind_is_read_as_its_pods(manifest: Data, expected: list[tuple[str,
 
 def test_runtime_patches_of_a_train_job_select_its_nodes() -> None:
     manifest = of(
-        "trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={}, runtimePatches=[{"trainingRuntimeSpec": PATCH}]
+        "trainer.kubeflow.org/v1alpha1",
+        "TrainJob",
+        trainer={},
+        runtimePatches=[{"trainingRuntimeSpec": TEMPLATE_PATCH}],
     )
     (template,) = demand(manifest, "research").templates
     assert template.spec["nodeSelector"] == {"model": "a100"}

@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +29,9 @@ from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded import certificates
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.live import survey
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import CONNECTIONS
 
 VERSION: Final = "client.authentication.k8s.io/v1"
 
@@ -253,6 +256,16 @@ def test_a_rejected_token_is_reported_as_credentials(platform: Platform, tmp_pat
     assert "rejected the credentials; a token is missing, invalid or expired (401 Unauthorized); log in again" in said
     assert str(tmp_path / "config") in said
     assert "canary" not in said
+
+
+def test_rejected_credentials_are_one_error_for_many_objects(platform: Platform, tmp_path: Path) -> None:
+    many = [Reference("v1", "ConfigMap", f"a{number}", "default") for number in range(20)]
+    with (
+        Cluster(with_user(platform, tmp_path / "config", {"token": "canary-canary"})) as cluster,
+        ThreadPoolExecutor(CONNECTIONS) as pool,
+        pytest.raises(ConsoleError, match="rejected the credentials; a token is missing, invalid or expired"),
+    ):
+        survey(cluster, pool, many)
 
 
 def test_an_expired_client_certificate_has_its_date(

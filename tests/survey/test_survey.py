@@ -38,7 +38,8 @@ def facts(found: Iterable[Data], *, anonymous: bool = False, missing: Iterable[M
         by_kind[each["kind"]].append(current(each, each["kind"]))
     lacking: dict[Kind, Missing] = {each.kind: each for each in missing}
     state = State({kind: tuple(all_) for kind, all_ in by_kind.items() if kind not in lacking}, lacking)
-    configuration = configuration_of(next(iter(by_kind["ConfigMap"]), {}))
+    nothing: Data = {}
+    configuration = configuration_of(next(iter(by_kind["ConfigMap"]), nothing))
     name = Names(anonymous=anonymous)
     return Facts(replace(state, breaches=breaches(state)), configuration=configuration, name=name)
 

@@ -154,9 +154,9 @@ def submit(
                 return
             (result,) = judged(cluster, team, state, [demand.demand(manifest, team)])
         brief = not verbose and result.verdict in {"now", "later"}
-        submitted = _created(cluster, created) if result.verdict != "never" else {}
+        submitted = _created(cluster, created) if result.verdict != "never" else None
         terminal.out.print(show.fitting(result, brief=brief), highlight=False)
-        if not submitted:
+        if submitted is None:
             terminal.error_line("not submitted, since it can never be admitted")
             raise typer.Exit(terminal.ExitCode.BLOCKED)
         title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
@@ -108,8 +108,8 @@ def queue(
             queued = listing.shown(found[0], every_team=not only, busy=gpus)
             return Group(queued, Text(""), overview.shown(found[1])) if found[1] else queued
 
-        def data(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> dict[str, object]:
-            return listing.data(found[0]) | ({"others": overview.data(found[1])} if verbose else {})
+        def data(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> dict[str, Any]:
+            return {**listing.data(found[0]), **({"others": overview.data(found[1])} if verbose else {})}
 
         show_answer(ask, shown, data, output, watch=watch)
 
