@@ -27,7 +27,7 @@ from gpu_tenancy.model.spec.secrets import CONFIG as SECRETS
 from gpu_tenancy.model.spec.secrets import set_command
 
 from .clouds import Api, Cluster, open_cluster
-from .objects import Component, Options
+from .objects import FORMER, Component, Options
 from .operators import Infiniband, Observability, Operators
 from .provider.inputs import Inputs, Late, filling, without_secrets
 from .tenancy import GradualTenancy, Tenancy
@@ -297,7 +297,7 @@ def of_part(planned: Plan, name: str | None) -> Plan:
 
 
 def mark_objects(part: str | None) -> None:
-    """Adds `with_marks` to each Kubernetes object of an environment's `part`; not under mocks, which deploy nothing."""
+    """Adds `with_marks` and aliases to each object of an environment's `part`; not under mocks, which deploy none."""
     if isinstance(get_monitor(), MockMonitor):
         return
     value = deployed_by(pulumi.get_project(), pulumi.get_stack().removesuffix(f".{part}"))
@@ -306,8 +306,11 @@ def mark_objects(part: str | None) -> None:
         metadata = metadata_of(args)
         if metadata is None:
             return None
-        marked = with_marks(args.type_.rpartition(":")[2], metadata, value)
-        return pulumi.ResourceTransformationResult({**args.props, "metadata": marked}, args.opts)
+        version, _, kind = args.type_.removeprefix("kubernetes:").rpartition(":")
+        aliases = [pulumi.Alias(type_=f"kubernetes:{former}:{kind}") for former in FORMER.get(version, ())]
+        options = ResourceOptions.merge(args.opts, ResourceOptions(aliases=aliases)) if aliases else args.opts
+        props: dict[str, Any] = {**args.props, "metadata": with_marks(kind, metadata, value)}
+        return pulumi.ResourceTransformationResult(props, options)
 
     pulumi.runtime.register_stack_transformation(mark)
 

@@ -350,6 +350,30 @@ def test_after_a_lost_state_fields_change_and_leave(project: Project, platform: 
 
 @pytest.mark.pulumi
 @pytest.mark.slow
+@pytest.mark.parametrize("by", ["pulumi", "tenancy"])
+def test_a_new_api_version_keeps_the_objects(project: Project, cluster: Cluster, by: str) -> None:
+    """The state is as an earlier program would have left it, which declared an older version."""
+    folder = project.folder / "out" / "pulumi" / "good" if by == "tenancy" else project.folder
+    up = ("up", "--yes", "--skip-preview")
+    if by == "pulumi":
+        succeeded(pulumi(project, "stack", "init"))
+        succeeded(pulumi(project, *up))
+    else:
+        succeeded(tenancy(project, "up", "good", "--yes"))
+    before = existing(cluster, references(project))
+    file = project.folder / "state.json"
+    exported = succeeded(pulumi(project, "stack", "export", "--cwd", str(folder)))
+    assert "kueue.x-k8s.io/v1beta2" in exported
+    file.write_text(exported.replace("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"))
+    succeeded(pulumi(project, "stack", "import", "--file", str(file), "--cwd", str(folder)))
+    succeeded(pulumi(project, *up) if by == "pulumi" else tenancy(project, "up", "good", "--yes"))
+    assert existing(cluster, references(project)) == before
+    assert "kueue.x-k8s.io/v1beta1:" not in succeeded(pulumi(project, "stack", "export", "--cwd", str(folder)))
+    succeeded(pulumi(project, "preview", "--expect-no-changes", "--cwd", str(folder)))
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow
 def test_a_job_runs_once_for_each_definition(project: Project, platform: Platform, cluster: Cluster) -> None:
     def up() -> str:
         done = tenancy(project, "up", "good", "--yes")
