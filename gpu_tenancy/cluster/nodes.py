@@ -202,8 +202,8 @@ def _judge_room(found: Suitable, pods: PodSet, when: str) -> Answer:
         names = ordered(lacking or [name for name in pods.pod if pods.pod[name]])
         most = ", ".join(f"{amount_text(name, max(have.get(name, 0) for have in whole))} {name}" for name in names)
         requested = amounts_text(gpus(pods.pod) or pods.pod)
-        line = f"a pod requests {requested}, but the largest of {suitable} has {most}; request less in each pod"
-        return Answer(Check.NODES, "never", (line,))
+        what = f"a pod requests {requested}, but the largest of {suitable} has {most}"
+        return Answer(Check.NODES, "never", (f"{what}; request less in each of more pods (`--nodes`)",))
     room = f"{suitable}, room for {plural(found.now, 'such pod')} {when} and {found.ever} when empty"
     if found.now >= pods.count:
         return Answer(Check.NODES, "now", (room,))

@@ -48,7 +48,10 @@ class Fitting:
     @property
     def conclusion(self) -> str:
         """Whether it fits, and the first check that decides it."""
-        decisive = next((answer for answer in self.answers if answer.verdict == self.verdict), None)
+        deciding = [answer for answer in self.answers if answer.verdict == self.verdict]
+        if self.verdict == "never":  # For a pod that no node can have, a larger quota would not help.
+            deciding.sort(key=lambda answer: answer.check is not Check.NODES)
+        decisive = deciding[0] if deciding else None
         about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
         match self.verdict:
             case "now":

@@ -194,11 +194,16 @@ def test_a_state_that_could_not_come_about_is_not_simulated() -> None:
 
 
 def test_the_first_check_that_says_never_decides() -> None:
-    found = judged(only_gpus(job(pods=5)), Node=[node(gpus=4)])
+    found = judged(only_gpus(job(pods=5)))
     assert (found.verdict, found.conclusion) == (
         "never",
         "Job train does not fit: queue research: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32; "
         + MORE.format(32),
+    )
+    found = judged(only_gpus(job(pods=5)), Node=[node(gpus=4)])
+    assert found.conclusion == (
+        "Job train does not fit: nodes: a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4"
+        " nvidia.com/gpu; request less in each of more pods (`--nodes`)"
     )
 
 
