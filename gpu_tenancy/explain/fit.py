@@ -49,8 +49,8 @@ class Fitting:
     def conclusion(self) -> str:
         """Whether it fits, and the first check that decides it."""
         deciding = [answer for answer in self.answers if answer.verdict == self.verdict]
-        if self.verdict == "never":  # For a pod that no node can have, a larger quota would not help.
-            deciding.sort(key=lambda answer: answer.check is not Check.NODES)
+        if self.verdict == "never":  # A larger quota does not help a pod that no node can have.
+            deciding.sort(key=lambda answer: answer.check not in {Check.NODES, Check.API_SERVER})
         decisive = deciding[0] if deciding else None
         about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
         match self.verdict:
