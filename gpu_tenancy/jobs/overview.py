@@ -91,7 +91,7 @@ def _row(jobs: Jobs, manifest: Manifest) -> JobRow:
         text_at(manifest, "kind"),
         "refused" if messages else state,
         running,
-        wanted,
+        max(running, wanted),  # a launcher is not in the sizes of every kind
         add(*(queued or (requests(map_at(pod, "spec")) for pod in pods))),
         text_at(manifest, "metadata", "creationTimestamp"),
         label(manifest, USER),
