@@ -155,12 +155,12 @@ def _changes(
         return [str(live)], None
     if live is None:
         return [f"{reference}: deleted since the last deployment"], None
-    now = cluster.get(*reference) or {}
+    deployed, now = states.plain(entry["outputs"]), cluster.get(*reference) or {}
     others = [one for one in live.managed if one not in _own([one]) and "subresource" not in one]
     lines: list[str] = []
     inputs: states.Mutable = deepcopy(entry["inputs"])
     for path, wanted in _leaves(states.plain(entry["inputs"])):
-        before, after = at(states.plain(entry["outputs"]), *path), at(now, *path)
+        before, after = at(deployed, *path), at(now, *path)
         if after not in (before, wanted):
             by = next((one for one in others if at(one, "fieldsV1", *(f"f:{key}" for key in path)) is not None), None)
             who = f", by {text_at(by, 'manager')} at {text_at(by, 'time')}" if by else ""

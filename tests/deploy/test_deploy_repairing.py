@@ -288,7 +288,7 @@ def test_deploys_changed_and_deleted_objects_again(project: Project, cluster: Cl
                 assert line in dry.stdout
                 assert line in done.stderr
             assert re.search(r": 999, deployed as \d+, by gpu-tenancy at 20\d\d-", dry.stdout), dry.stdout
-            assert "5 differ from the last deployment; `tenancy up good` or `pulumi up --refresh`" in dry.stdout
+            assert "5 differ from the last deployment; to restore them, run `tenancy stack repair good`" in dry.stdout
         elif restoring == "repair":
             succeeded(tenancy(project, "stack", "repair", "good"))
             succeeded(pulumi(project, "up", "--yes", "--skip-preview"))

@@ -103,7 +103,8 @@ def _compare(environment: "deploying.Environment") -> None:
     for line in edited:
         terminal.out.print(line, highlight=False, markup=False, soft_wrap=True)
     if edited:
-        fix = f"`tenancy up {environment.stacks.environment}` or `pulumi up --refresh` deploys it again"
+        name = environment.stacks.environment
+        fix = f"to restore them, run `tenancy stack repair {name}`, then `tenancy up {name}`"
         terminal.out.print(f"{len(edited)} differ from the last deployment; {fix}", highlight=False)
     if _preview(environment) or edited:
         raise typer.Exit(terminal.ExitCode.BLOCKED)
