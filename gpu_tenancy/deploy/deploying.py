@@ -122,11 +122,19 @@ class Environment:
     def recover(self) -> bool:
         """Updates states by the cluster: the next deployment restores what others changed; whether any differed.
 
-        Stacks with only marked objects also get the objects of killed deployments. Raises ConsoleError.
+        Stacks with only marked objects also get the objects of killed deployments. Raises ConsoleError, except for a
+        stack that makes its cluster: the next deployment may be what makes the cluster answer.
         """
-        names = [name for name in self.stacks.names if name in self.existing]
-        done = [self._recover(name, self.render(name) if self._is_marked(name) else None) for name in names]
-        return any(done)
+        differed = False
+        for name in (one for one in self.stacks.names if one in self.existing):
+            marked = self._is_marked(name)
+            try:
+                differed |= self._recover(name, self.render(name) if marked else None)
+            except ConsoleError as error:
+                if marked:
+                    raise
+                self._report(f"{name}: not compared with its cluster: {error}")
+        return differed
 
     def _is_marked(self, name: str) -> bool:
         """Whether a stack has only Kubernetes objects, which carry the mark of the environment."""
@@ -170,10 +178,8 @@ class Environment:
         with self._reach(connection) as cluster:
             others = list(self._states.values())
             found = recovered(rendered, state, others, cluster, adopt=section.adopt, mark=self.stacks.mark)
-        for line in (
-            *found.changed,
-            *(f"{one}: deleted; it runs again only when the stack changes it" for one in found.ran),
-        ):
+        ran = (f"{one}: deleted; it runs again only when the stack changes it" for one in found.ran)
+        for line in (*found.changed, *ran):
             self._report(line)
         if found.taken:
             self._report(f"{name}: {len(found.taken)} objects with the mark of the stack taken into its state")

@@ -22,6 +22,7 @@ from gpu_tenancy.deploy.states import Event, Seen, State
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import UnreachableError
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.project import declared
 
@@ -194,6 +195,23 @@ def test_pools_without_capacity_stop_no_later_stack(opened: Opened, failing: tup
         environment.up()
     assert ("up ml.tenancy" in backend.done) is later
     assert raised.value.fix.startswith("everything else is deployed") is later
+
+
+def test_a_silent_cluster_stops_no_stack_that_makes_it(opened: Opened) -> None:
+    """What a stack makes may be what lets its cluster answer."""
+
+    def nobody(_: Any) -> nullcontext[Cluster]:
+        raise UnreachableError("https://a", "refused")
+
+    told: list[str] = []
+    objects: States = {**divided(), "ml.tenancy": {"resources": []}}
+    for states, content in (({"ml": state_of(sections(EKS))}, sections(EKS)), (objects, sections(EKS, split=True))):
+        environment, backend = opened(content, states)
+        environment = Environment(environment.read, cast("Stacks", backend), told.append, nobody)
+        with nullcontext() if "ml" in states else pytest.raises(UnreachableError):
+            assert not environment.recover()
+    compared = (f"{name}: not compared with its cluster" for name in ("ml", "ml.cluster", "ml.operators"))
+    assert told == [f"{name}: {UnreachableError('https://a', 'refused')}" for name in compared]
 
 
 def test_a_preview_is_of_the_stacks_that_exist(opened: Opened) -> None:
