@@ -65,7 +65,8 @@
   dialog.addEventListener("close", () => {
     const button = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === asked);
     asked = "";
-    button?.focus();
+    // The browser gives the focus back before this event, unless an update has replaced the button since.
+    if (document.activeElement === document.body) button?.focus();
   });
   document.addEventListener("keydown", (event) => {
     if (dialog.open || event.ctrlKey || event.metaKey || event.altKey) return;
