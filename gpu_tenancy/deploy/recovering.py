@@ -164,9 +164,13 @@ def _changes(
         if after not in (before, wanted):
             by = next((one for one in others if at(one, "fieldsV1", *(f"f:{key}" for key in path)) is not None), None)
             who = f", by {text_at(by, 'manager')} at {text_at(by, 'time')}" if by else ""
-            values = "" if reference.kind == "Secret" else f": {_short(after)}, deployed as {_short(before)}"
+            secret = reference.kind == "Secret" or any(
+                at(states.plain(entry[side]), *path) != at(states.plain(entry[side], hidden=True), *path)
+                for side in ("inputs", "outputs")
+            )
+            values = "" if secret else f": {_short(after)}, deployed as {_short(before)}"
             lines.append(f"{reference}: {'.'.join(path)} changed since the last deployment{values}{who}")
-            if wanted == {}:  # It reads only what its inputs have, so nothing below an empty selector.
+            if wanted == {} and not secret:  # It reads only what its inputs have, so nothing below an empty selector.
                 within = inputs
                 for key in path[:-1]:
                     within = within[key]

@@ -155,6 +155,17 @@ def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Clu
     assert deleted == f"{references['deleted']}: deleted since the last deployment"
 
 
+def test_an_edited_secret_value_is_not_shown(platform: Platform, cluster: Cluster, namespace: str) -> None:
+    manifest, state = config_map("hidden", namespace, "gpu-tenancy/good"), state_of(platform)
+    secret = {"4dabf18193072939515e22adb298388d": "", "plaintext": '"b"'}
+    state["resources"].append({**deployed(cluster, manifest), "inputs": {**manifest, "data": {"a": secret}}})
+    edited = Reference.of(manifest)
+    cluster.amend(edited, [{"op": "replace", "path": "/data/a", "value": "canary"}], manager="kubectl-edit")
+    (line,) = recovered(None, state, (), cluster, adopt=(), mark="").changed
+    assert line.startswith(f"{edited}: data.a changed since the last deployment, by kubectl-edit at 20")
+    assert "canary" not in line
+
+
 def test_another_cluster_is_refused(platform: Platform, cluster: Cluster, namespace: str) -> None:
     manifest = config_map("known", namespace, "gpu-tenancy/good")
     entry = deployed(cluster, manifest)
