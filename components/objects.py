@@ -23,7 +23,7 @@ from gpu_tenancy.model.plan.servers import RoutePlan
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"  # API version of Kueue's objects; v1beta1 is deprecated
 FORMER: Final[Mapping[str, Sequence[str]]] = {KUEUE: ("kueue.x-k8s.io/v1beta1",)}
-"""Other API versions in which states have objects of a group: without an alias, the engine would create them again."""
+"""Former API versions of a version: without an alias, the engine re-creates the objects and deletes the live ones."""
 DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}  # for workloads that can stay pending: deployments do not wait
 RBAC: Final = "rbac.authorization.k8s.io"
 LABELS: Final[Mapping[str, str]] = dict([TEAM_LABEL])  # labels of roles, bindings and accounts of teams

@@ -24,6 +24,7 @@ from uuid import uuid4
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.deploy import states
 from gpu_tenancy.deploy.stacks import PENDING, RERUN, OperationError, Stacks
 from gpu_tenancy.deploy.states import Entry, State
@@ -40,7 +41,6 @@ _PLUGIN: Final = "pulumi-kubernetes"
 """Start of the field managers of Pulumi's Kubernetes provider:
 https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
 PROVIDERS: Final = "pulumi:providers:kubernetes"  # type of providers of Kubernetes
-_VALUE: Final = 60  # characters of a value in a line
 _OF_ENGINE: Final = frozenset({"__internal", "version"})  # inputs of a provider that the engine adds
 _UNKNOWN: Final = "[unknown]"
 
@@ -88,11 +88,10 @@ def recovered(  # noqa: PLR0913 - what is compared
     known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if states.is_object(entry)}
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         lives = survey(cluster, pool, known)
-        _same_cluster(known, lives)
-        ran = [one for one, live in lives.items() if live is None and _is_job(known[one])]
-        other = [one for one, live in lives.items() if _differs(known[one], live)]
-        changes = [*pool.map(_changes, [cluster] * len(other), other, map(known.get, other), map(lives.get, other))]
-    lines = tuple(line for some, _ in changes for line in some)
+    _same_cluster(known, lives)
+    ran = [one for one, live in lives.items() if live is None and _is_job(known[one])]
+    other = [one for one, live in lives.items() if _differs(known[one], live)]
+    changes = [_changes(cluster, one, known[one], lives[one]) for one in other]
     if seen := {str(entry["urn"]): entry for _, entry in changes if entry}:
         state = {**state, "resources": [seen.get(str(entry["urn"]), entry) for entry in state["resources"]]}
     plain = [one for one in created if not wanted[one].secret_paths]
@@ -105,7 +104,7 @@ def recovered(  # noqa: PLR0913 - what is compared
         state,
         tuple(created),
         (*(wanted[one].urn for one in plain), *(str(known[one]["urn"]) for one in other)),
-        lines,
+        tuple(line for lines, _ in changes for line in lines),
         tuple(ran),
     )
 
@@ -156,7 +155,8 @@ def _changes(
     if live is None:
         return [f"{reference}: deleted since the last deployment"], None
     deployed, now = states.plain(entry["outputs"]), cluster.get(*reference) or {}
-    others = [one for one in live.managed if one not in _own([one]) and "subresource" not in one]
+    own = _own(live.managed)
+    others = [one for one in live.managed if one not in own and "subresource" not in one]
     lines: list[str] = []
     inputs: states.Mutable = deepcopy(entry["inputs"])
     for path, wanted in _leaves(states.plain(entry["inputs"])):
@@ -168,7 +168,9 @@ def _changes(
                 at(states.plain(entry[side]), *path) != at(states.plain(entry[side], hidden=True), *path)
                 for side in ("inputs", "outputs")
             )
-            values = "" if secret else f": {_short(after)}, deployed as {_short(before)}"
+            # In one line and without control characters: others wrote it, and it is shown in an issue.
+            texts = [shortened(one if isinstance(one, str) else json.dumps(one)) for one in (after, before)]
+            values = "" if secret else f": {', deployed as '.join(texts)}"
             lines.append(f"{reference}: {'.'.join(path)} changed since the last deployment{values}{who}")
             if wanted == {} and not secret:  # It reads only what its inputs have, so nothing below an empty selector.
                 within = inputs
@@ -185,11 +187,6 @@ def _leaves(inputs: Mapping[str, Json], path: tuple[str, ...] = ()) -> Iterator[
             yield from _leaves(value, (*path, key))
         else:
             yield (*path, key), value
-
-
-def _short(value: Json) -> str:
-    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _VALUE else f"{text[:_VALUE]}…"
 
 
 def marked(inputs: Mapping[str, Any], mark: str) -> dict[str, Any]:

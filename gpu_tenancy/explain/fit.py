@@ -48,10 +48,10 @@ class Fitting:
     @property
     def conclusion(self) -> str:
         """Whether it fits, and the first check that decides it."""
-        deciding = [answer for answer in self.answers if answer.verdict == self.verdict]
-        if self.verdict == "never":  # A larger quota does not help a pod that no node can have.
-            deciding.sort(key=lambda answer: answer.check not in {Check.NODES, Check.API_SERVER})
-        decisive = deciding[0] if deciding else None
+        deciding = (answer for answer in self.answers if answer.verdict == self.verdict)
+        # A larger quota helps no pod that no node can have, or that a guard refuses.
+        first = {Check.NODES, Check.API_SERVER} if self.verdict == "never" else set[Check]()
+        decisive = min(deciding, key=lambda answer: answer.check not in first, default=None)
         about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
         match self.verdict:
             case "now":

@@ -139,7 +139,7 @@ def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Clu
     created_by(cluster, "pulumi-kubernetes", manifests["created"])
     references = {name: Reference.of(manifest) for name, manifest in manifests.items()}
     for name, manager in (("edited", "kubectl-edit"), ("held", "gpu-tenancy-hold")):
-        cluster.amend(references[name], [{"op": "replace", "path": "/data/a", "value": "c"}], manager=manager)
+        cluster.amend(references[name], [{"op": "replace", "path": "/data/a", "value": "\x1bc\n"}], manager=manager)
     cluster.delete(references["deleted"], wait=GUARD)
 
     provider = Registration(PROVIDER, "pulumi:providers:kubernetes", "cluster", custom=True, inputs={})
@@ -150,8 +150,8 @@ def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Clu
     assert found.state["resources"][-1]["id"] == f"{namespace}/created"
     assert [urn.rpartition("::")[2] for urn in found.reread] == ["created", "edited", "deleted"]
     edited, deleted = found.changed
-    told = f"{references['edited']}: data.a changed since the last deployment: c, deployed as b, by kubectl-edit at "
-    assert edited.startswith(told)
+    told = r"data.a changed since the last deployment: \x1bc\n, deployed as b, by kubectl-edit at "
+    assert edited.startswith(f"{references['edited']}: {told}")
     assert deleted == f"{references['deleted']}: deleted since the last deployment"
 
 

@@ -62,9 +62,10 @@ def up(
     several Pulumi stacks: all are deployed, in order. Before the question you see the changes by team, from `pulumi
     preview`, and the verdict of the policy packs; with --yes only that of the packs that you name. If it is Blocked,
     nothing is deployed and the exit code is 3. After a run that was killed, the state is repaired first, as by `tenancy
-    stack repair`. A Pulumi stack that has only Kubernetes objects is compared with its cluster: objects that others
-    changed or deleted are named, with the field manager and the time, and deployed again. Where nothing differs, Pulumi
-    is not asked. Its state is written once, at the end, which takes a fraction of the time.
+    stack repair`. A Pulumi stack that has only Kubernetes objects is compared with its cluster: fields that others
+    changed are named, with both values, the field manager and the time, as are deleted objects; all are deployed again.
+    Where nothing differs, Pulumi is not asked. Its state is written once, at the end, which takes a fraction of the
+    time.
 
     [dim]tenancy up prod-aws[/dim]
     """
