@@ -12,6 +12,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.model.plan import Plan, TeamPlan, people
 from gpu_tenancy.model.plan.secrets import NO_SECRETS
+from gpu_tenancy.model.plan.workloads import PodPlan
 
 from .caches import CachedVolume, Caches
 from .guards import Guards
@@ -48,11 +49,17 @@ class Team(Component):
         if team.notebooks:
             TeamNotebooks(f"{name}.notebooks", namespace, team.notebooks, team.notebook_routes, inside)
         self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
-        self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
+        names = [*(volume.dataset for volume in team.volumes), *(claim.name for claim in team.claims)]
+        volumes = dict(zip(names, [*self.datasets, *self.storage], strict=True))
+
+        def mounting(pod: PodPlan, first: ResourceOptions) -> ResourceOptions:
+            return _later(first, [volumes[mount.claim] for mount in pod.volumes.mounts if mount.claim in volumes])
+
+        self.servers = [ModelServer(f"{name}.{each.name}", each, mounting(each.pod, inside)) for each in team.servers]
         self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
         after = _later(inside, self.runtimes)
-        self.jobs = [TrainingJob(f"{name}.{job.name}", job, after) for job in team.jobs]
-        self.gangs = [GangJob(f"{name}.{gang.name}", gang, inside) for gang in team.gangs]
+        self.jobs = [TrainingJob(f"{name}.{job.name}", job, mounting(job.pod, after)) for job in team.jobs]
+        self.gangs = [GangJob(f"{name}.{gang.name}", gang, mounting(gang.pod, inside)) for gang in team.gangs]
         self.register_outputs({"namespace": namespace})
 
 

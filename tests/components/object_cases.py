@@ -36,7 +36,7 @@ import pytest
 import yaml
 from builders import PROVIDED, Data, errors
 from builders import stack as smallest
-from components_builders import Program, cluster, platform, tenancy
+from components_builders import Graph, Program, cluster, platform, tenancy
 from repository import ROOT
 
 from gpu_tenancy.engine.recording import UNKNOWN, Registration
@@ -156,7 +156,8 @@ def _compare(program: Program, word: str, value: Any) -> None:
         case "needs":
             for selector, needed in value.items():
                 urns = {resources(program, other)[0].urn for other in needed}
-                assert all(urns <= {*one.dependencies} for one in resources(program, selector)), selector
+                graph = Graph(program.rendered)
+                assert all(urns <= graph.all_needs(one) for one in resources(program, selector)), selector
         case _:
             found = resources(program, word.removeprefix("each "))
             assert len(found) == 1 or (found and word.startswith("each ")), f"{len(found)} of {word}"
