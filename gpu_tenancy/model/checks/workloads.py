@@ -86,6 +86,10 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
         if workload.flavor is None:
             section = "gangs" if is_gang(workload) else "gpus"
             rule, fix = f"no flavor to run on: the team has no {section}", f"add quota under teams.{team}.{section}"
+            shares = [] if is_gang(workload) or workload.gpus else sorted(tree.shares_of(team))
+            if shares:
+                rule = "no flavor to run on: no pool is without GPUs"
+                fix = f"add one, or set flavor: {' or '.join(shares)}"
             if flavors := choices(tree, team, workload):
                 rule = "required key is missing: the team has several flavors"
                 fix = f"set flavor: {' or '.join(flavors)}"
