@@ -201,10 +201,14 @@ def _judge_room(found: Suitable, pods: PodSet, when: str) -> Answer:
         lacking = [name for name, value in pods.pod.items() if all(have.get(name, 0) < value for have in whole)]
         names = ordered(lacking or [name for name in pods.pod if pods.pod[name]])
         most = ", ".join(f"{amount_text(name, max(have.get(name, 0) for have in whole))} {name}" for name in names)
+        if absent := [name for name in names if not any(have.get(name) for have in whole)]:
+            line = f"{suitable}, none with {', '.join(absent)}; request none, or ask the platform team for such nodes"
+            return Answer(Check.NODES, "never", (line,))
         requested = amounts_text(gpus(pods.pod) or pods.pod)
         what = f"a pod requests {requested}, but the largest of {suitable} has {most}"
         return Answer(Check.NODES, "never", (f"{what}; request less in each of more pods (`--nodes`)",))
-    room = f"{suitable}, room for {plural(found.now, 'such pod')} {when} and {found.ever} when empty"
+    now = f"room for {plural(found.now, 'such pod')} {when} and" if found.now else f"no room for such a pod {when}, for"
+    room = f"{suitable}, {now} {found.ever} when empty"
     if found.now >= pods.count:
         return Answer(Check.NODES, "now", (room,))
     lines = [f"{room}; the autoscaler must add nodes" if found.ever < pods.count else room]

@@ -280,8 +280,9 @@ RUNNING = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase
     ("nodes", "pods", "count", "verdict", "words"),
     [
         ([node("n1"), node("n2")], [], 1, "now", ["2 suitable nodes, room for 2 such pods now and 2 when empty"]),
-        ([node("n1"), node("n2")], RUNNING, 2, "later", ["2 suitable nodes, room for 0 such pods now and 2 when empty",
-         "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node"]),
+        ([node("n1"), node("n2")], RUNNING, 2, "later",
+         ["2 suitable nodes, no room for such a pod now, for 2 when empty",
+          "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node"]),
         ([node(gpus=4)], [], 1, "never",
          [("a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu;"
            " request less in each of more pods (`--nodes`)")]),
@@ -296,6 +297,15 @@ def test_nodes_have_room_now_later_or_never(
 ) -> None:
     found, lines = places(nodes, pods, count)
     assert (found, list(lines[: len(words)])) == (verdict, words)
+
+
+def test_a_resource_of_no_node_is_named_without_more_pods() -> None:
+    efa = "vpc.amazonaws.com/efa"
+    spec = pod_spec(8)
+    spec["containers"][0]["resources"]["limits"] |= {efa: 4}
+    answer, _ = judge_nodes(read_nodes([node()], []), PodSet("main", 1, requests(spec), spec), [flavor()])
+    line = f"1 suitable node, none with {efa}; request none, or ask the platform team for such nodes"
+    assert (answer.verdict, answer.lines) == ("never", (line,))
 
 
 def test_taints_and_closed_nodes_are_counted() -> None:

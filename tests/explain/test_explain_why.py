@@ -549,7 +549,7 @@ def split(gpus: int, *missing: Missing) -> Why:
 
 
 def test_an_unschedulable_pod_names_pods_that_split_gpus() -> None:
-    room = "2 suitable nodes, room for 0 such pods now and 2 when empty"
+    room = "2 suitable nodes, no room for such a pod now, for 2 when empty"
     full = split(6)
     assert full.lines[1:] == ("1 pod unschedulable, such as train-x", room, "free nvidia.com/gpu: 2 on 2 nodes")
     assert (full.fix, full.messages) == ("wait, or add nodes", (f"pod train-x: {NO_ROOM}",))
