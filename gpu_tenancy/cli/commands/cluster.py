@@ -283,10 +283,10 @@ def migrate(
     embedded: options.Embedded = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
 ) -> None:
-    """Write objects that are stored in an old version of their kind again, for the kinds of operators.
+    """Rewrite the objects of operators that the API server stores in an old API version.
 
-    A later version of the operator that no longer serves the old version can then be installed. Objects stay as they
-    are, workloads go on running.
+    Then a version of the operator can be installed that no longer serves the old API version. No object changes, and
+    workloads go on running.
 
     [dim]tenancy cluster migrate --dry-run[/dim]
     """

@@ -46,7 +46,7 @@ def cost(
 ) -> None:
     """Show a month's GPU-hours: guaranteed, used, idle, borrowed, lent, lost; by team, cost center, user and job.
 
-    Costs are those of the stack's prices. Nobody is stopped by what they are.
+    Costs are by the stack's prices. No job is stopped because of its cost.
 
     [dim]tenancy cost prod-aws --month 2026-10 --prometheus http://127.0.0.1:9090[/dim]
     """
