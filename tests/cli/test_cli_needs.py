@@ -135,7 +135,7 @@ def test_every_cloud_has_a_stack() -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("stack", ALL_STACKS)
+@pytest.mark.parametrize("stack", sorted({cloud: stack for stack, cloud in ALL_STACKS.items()}.values()))
 def test_preview_needs_only_the_package_of_its_cloud(stack: str, tmp_path: Path) -> None:
     own = [SDKS[ALL_STACKS[stack]]] if ALL_STACKS[stack] in SDKS else []
     done = preview_without(stack, [sdk for sdk in SDKS.values() if sdk not in own], "--out", str(tmp_path))
