@@ -9,11 +9,10 @@ from hashlib import sha256
 from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts
-from gpu_tenancy.model.catalogue.storage import CacheContainer, caches
+from gpu_tenancy.model.catalogue.storage import CacheContainer, bucket_drivers, caches
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.identities import granted_here
 from gpu_tenancy.model.plan.object_storage import (
-    DRIVERS,
     Folder,
     accelerated,
     access_mode,
@@ -79,7 +78,7 @@ def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumeP
     return VolumePlan(
         dataset=name,
         team=team,
-        driver=DRIVERS[place.scheme].name,
+        driver=bucket_drivers()[place.scheme].name,
         # Handles are unique in the cluster; on GKE, the handle is the bucket.
         handle=place.bucket if place.scheme == "gs" else f"{team}-{name}",
         attributes=dict(sorted(attributes.items())),
