@@ -87,8 +87,7 @@ class Purchase(Row):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         if both := set(self.has) & set(self.lacks):
-            msg = f"{', '.join(sorted(both))} is both in has and in lacks"
-            raise ValueError(msg)
+            raise ValueError(f"{', '.join(sorted(both))} is both in has and in lacks")
         return self
 
 
