@@ -61,7 +61,7 @@ def test_a_role_inherits_from_its_job() -> None:
     assert (worker.env, worker.amounts[GPU]) == ({"A": "1"}, 2)
 
 
-def test_roles_with_a_command_or_other_gpus_inherit_no_arguments_or_cpus() -> None:
+def test_roles_that_differ_inherit_no_arguments_and_no_cpus() -> None:
     roles = job_roles(framework="jobset", args=["--all"], roles={"driver": {"command": ["/driver"]}})
     assert roles["driver"].pod.args == ()
     roles = job_roles(framework="jobset", gpus=8, cpu=100, memory="512Gi", roles={"small": {"gpus": 1}, "worker": {}})
