@@ -97,12 +97,10 @@ def _prices(stack: Stack, service: str) -> Iterator[Problem]:
 def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
     name, pool, machine, cloud = resolved.name, resolved.pool, resolved.machine, resolved.cluster.cloud
     if not rules.pool_name.fits(name):
-        rule = f"is not a valid pool name on {rules.title}"
-        yield Problem(("pools", name), rule, f"use {rules.pool_name.write}")
+        yield Problem(("pools", name), f"is not a valid pool name on {rules.title}", f"use {rules.pool_name.write}")
     if pool.machine is None:
         rule = f"has no machine type, which {rules.title} needs to create the pool"
-        fix = "set machine; if it is not in the catalogue, add it under machines"
-        yield Problem(("pools", name), rule, fix)
+        yield Problem(("pools", name), rule, "set machine; if it is not in the catalogue, add it under machines")
     elif machine and machine.cloud not in {"", cloud}:
         rule = f"is a machine type of {clouds()[machine.cloud].title}, but the cluster is on {rules.title}"
         of_cloud = {other: row for (of, other), row in machines().items() if of == cloud}

@@ -47,8 +47,7 @@ class Together(fields.Section):
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if (self.required is None) == (self.preferred is None):
-            rule = "must set exactly one of required and preferred"
-            yield rule, "set together: rack, or together: {preferred: rack}"
+            yield "must set exactly one of required and preferred", "set together: rack, or together: {preferred: rack}"
 
     @property
     def level(self) -> Level | None:
@@ -286,8 +285,7 @@ class Pool(fields.Section):
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.machine is None and (self.cpu is None or self.memory is None):
-            fix = "set machine, or cpu and memory (with gpu and gpusPerNode for a GPU pool)"
-            yield "has no machine type", fix
+            yield "has no machine type", "set machine, or cpu and memory (with gpu and gpusPerNode for a GPU pool)"
         if self.machine is not None and (self.gpu is not None or self.gpus_per_node is not None):
             rule = "sets machine and also gpu or gpusPerNode"
             yield rule, "remove gpu and gpusPerNode: the machine type determines them"
