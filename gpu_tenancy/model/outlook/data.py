@@ -58,8 +58,7 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
             storage, mounted = team.storage[claim.name], _mounts(team, claim.name, storage=True)
             cost, taken = storage_cost(cluster, tree.stack.prices, storage), storage.snapshots
             shown = f"{taken.schedule} UTC, {taken.keep} kept" if taken else ""
-            size = claim.size
-            yield DataAccess(name, "storage", claim.name, place, WRITE, size, mounted, cost=cost, snapshots=shown)
+            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted, cost=cost, snapshots=shown)
 
 
 def _mounts(team: ResolvedTeam, name: str, *, storage: bool = False) -> tuple[str, ...]:

@@ -93,8 +93,7 @@ def _identity(identity: str, dataset: Dataset, place: object_storage.Folder) -> 
         case "az":
             account = (dataset.account or "").split("/")
             group = {"resourceGroup": account[4], "subscriptionID": account[2]} if dataset.account else {}
-            own = {"clientID": f"{CLIENT_ID_OF}{identity}", "mountWithWorkloadIdentityToken": "true"}
-            return {**group, **own}
+            return {**group, "clientID": f"{CLIENT_ID_OF}{identity}", "mountWithWorkloadIdentityToken": "true"}
 
 
 def _options(place: object_storage.Folder, *, writable: bool) -> tuple[str, ...]:

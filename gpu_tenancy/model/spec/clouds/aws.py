@@ -277,6 +277,5 @@ class AwsCluster(CloudCluster):
         zonal = sum(map(self.is_zonal, creation.subnets or self.zones))
         if zonal < _CONTROL_PLANE_ZONES:
             place = "cluster.subnets" if self.subnets else "cluster.create.zones"
-            fix = f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)"
             rule = f"has subnets in {plural(zonal, 'Availability Zone')}, but an EKS control plane needs two or more"
-            yield rule, fix
+            yield rule, f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)"
