@@ -34,8 +34,7 @@ class _KubeMemory(Row):
 
     def kept(self, cpu: int, memory: int) -> float:
         pods = 0 if self.pods is None else self.pods.few if cpu < self.pods.below else self.pods.most
-        by_pods = self.base + self.per_pod * pods
-        return _stepped(memory, self.steps) + min(by_pods, memory * (self.most or 1))
+        return _stepped(memory, self.steps) + min(self.base + self.per_pod * pods, memory * (self.most or 1))
 
 
 class _Unseen(Fact):
