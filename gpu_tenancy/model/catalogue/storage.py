@@ -9,7 +9,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue.rows import Architecture, Fact, Row, known_price, read_rows
 from gpu_tenancy.model.fields import Bytes, Cpu
 from gpu_tenancy.model.spec.clouds.base import KubernetesVersion
-from gpu_tenancy.model.spec.data import Runtime, Scheme, StorageMode
+from gpu_tenancy.model.spec.data import Runtime, StorageMode
 
 
 class Sizes(Row):
@@ -89,9 +89,9 @@ class BucketDriver(Row):
     egress: tuple[str, ...] = ()  # CIDRs that NetworkPolicies of teams allow over HTTPS
 
 
-def bucket_drivers() -> Mapping[Scheme, BucketDriver]:
+def bucket_drivers() -> Mapping[str, BucketDriver]:
     """The drivers by scheme of the bucket's URL."""
-    return read_rows("buckets", dict[Scheme, BucketDriver])
+    return read_rows("buckets", dict[str, BucketDriver])
 
 
 class CacheContainer(Container):
