@@ -147,8 +147,7 @@ def find_targets(
         return []
     # Shares include the preemptor.
     queue.add_usage(context.amounts)
-    ordering = TargetClusterQueueOrdering(queue, candidates, resources)
-    search = _Search(context, strategies, ordering)
+    search = _Search(context, strategies, TargetClusterQueueOrdering(queue, candidates, resources))
     fits = search.run()
     queue.remove_usage(context.amounts)
     if not fits:
@@ -223,8 +222,7 @@ class _Search:
 
     def _preempt(self, ordering: TargetClusterQueueOrdering, queue: Queue, reason: Reason) -> bool:
         """Makes a queue's first candidate a target; returns whether the preemptor fits now."""
-        workload = ordering.remove_candidate(queue)
-        self.targets.append(Target(workload, reason))
+        self.targets.append(Target(ordering.remove_candidate(queue), reason))
         preemptor_queue, amounts = self.context.queue, self.context.amounts
         preemptor_queue.remove_usage(amounts)
         fits = preemptor_queue.fits(amounts)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_network
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,20 +25,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
-from gpu_tenancy.base.quantity import (
-    BYTES_PATTERN,
-    CPU_PATTERN,
-    DURATION_PATTERN,
-    RATE_PATTERN,
-    format_bytes,
-    format_duration,
-    parse_bytes,
-    parse_cpu,
-    parse_duration,
-    parse_rate,
-)
+from gpu_tenancy.base import quantity
 from gpu_tenancy.model.names import UNREAD
 
+_T = TypeVar("_T")
 LONGEST_TEXT: Final = 2**17
 """Characters of a value: the longest argument or variable of a process on Linux (`MAX_ARG_STRLEN` in execve(2))."""
 MOST_OBJECTS: Final = 1_000_000
@@ -148,13 +138,18 @@ def _resource(text: str) -> str:
     return text
 
 
-def _cidr(text: str) -> str:
+def _parsed(parse: Callable[[Any], _T], value: Any, rule: str, fix: str) -> _T:
     try:
-        ip_network(text, strict=False)
-    except ValueError as error:
-        raise refuse("is not a CIDR", "use ADDRESS/PREFIX, such as 10.0.0.0/8 or 0.0.0.0/0") from error
+        return parse(value)
+    except (AttributeError, ValueError) as error:
+        raise refuse(rule, fix) from error
+
+
+def _cidr(text: str) -> str:
+    fix = "use ADDRESS/PREFIX, such as 10.0.0.0/8 or 0.0.0.0/0"
+    network = _parsed(partial(ip_network, strict=False), text, "is not a CIDR", fix)
     if "/" not in text:
-        raise refuse("is not a CIDR", f"add the prefix length: {text}/{ip_network(text).prefixlen} for one address")
+        raise refuse("is not a CIDR", f"add the prefix length: {text}/{network.prefixlen} for one address")
     return text
 
 
@@ -181,10 +176,7 @@ def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, s
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise refuse(rule, fix)
-        try:
-            amount = parse(value)
-        except ValueError as error:
-            raise refuse(rule, fix) from error
+        amount = _parsed(parse, value, rule, fix)
         if 0 < amount < least and str(amount) == str(value):
             raise refuse("is an amount of bytes", f"write its unit: {value}Gi")
         if amount > most[0]:
@@ -195,25 +187,24 @@ def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, s
 
 
 _CPU: Final = _amount(
-    parse_cpu,
+    quantity.parse_cpu,
     "is not an amount of CPU",
     "set CPUs such as 4, 0.5 or 500m",
     (MOST_MILLICORES, f"{MOST_MILLICORES // 1000:,} CPUs"),
 )
 _BYTES: Final = _amount(
-    parse_bytes,
+    quantity.parse_bytes,
     "is not an amount of memory or storage",
     "set bytes such as 512Mi, 64Gi or 2Ti",
-    (MOST_BYTES, format_bytes(MOST_BYTES)),
+    (MOST_BYTES, quantity.format_bytes(MOST_BYTES)),
     least=2**20,  # Fewer bytes lack their unit.
 )
 
 
 def _duration(value: Any) -> float:
-    try:
-        seconds = parse_duration(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise refuse("is not a duration with a unit", "set a duration such as 100ms, 30s, 10m, 6h or 7d") from error
+    fix = "set a duration such as 100ms, 30s, 10m, 6h or 7d"
+    text = value if isinstance(value, str) else ""
+    seconds = _parsed(quantity.parse_duration, text, "is not a duration with a unit", fix)
     if seconds > MOST_SECONDS:
         raise refuse("exceeds the maximum of ten years", "lower it")
     return seconds
@@ -223,7 +214,7 @@ def _whole(length: int, unit: str) -> BeforeValidator:
     def read(value: Any) -> int:
         units, rest = divmod(_duration(value), length)
         if rest:
-            near = [format_duration(number * length) for number in (units, units + 1) if number]
+            near = [quantity.format_duration(number * length) for number in (units, units + 1) if number]
             raise refuse(f"is not a whole number of {unit}", f"set {' or '.join(near)}")
         return int(units) * length
 
@@ -231,10 +222,8 @@ def _whole(length: int, unit: str) -> BeforeValidator:
 
 
 def _rate(value: Any) -> int:
-    try:
-        thousandths = parse_rate(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise refuse("is not a rate", "set a number of requests per second, such as 10000/s or 0.5/s") from error
+    fix = "set a number of requests per second, such as 10000/s or 0.5/s"
+    thousandths = _parsed(quantity.parse_rate, value if isinstance(value, str) else "", "is not a rate", fix)
     if not thousandths:
         raise refuse("is no request at all", "set a rate above 0")
     return thousandths
@@ -242,14 +231,10 @@ def _rate(value: Any) -> int:
 
 def _date(value: Any) -> dt.date:
     """YAML reads a date without quotes as a date, and Pulumi then writes it with a time."""
-    if isinstance(value, dt.datetime):
-        return value.date()
     if isinstance(value, dt.date):
-        return value
-    try:
-        return dt.date.fromisoformat(value.removesuffix("T00:00:00Z"))
-    except (AttributeError, ValueError) as error:
-        raise refuse("is not a date", "set YEAR-MONTH-DAY, such as 2026-12-24") from error
+        return value.date() if isinstance(value, dt.datetime) else value
+    fix = "set YEAR-MONTH-DAY, such as 2026-12-24"
+    return _parsed(lambda text: dt.date.fromisoformat(text.removesuffix("T00:00:00Z")), value, "is not a date", fix)
 
 
 PORT: Final = AfterValidator(_port)
@@ -265,7 +250,7 @@ def _amounts(pattern: str) -> WithJsonSchema:
 
 # Defaults in the schema, as a stack has them.
 _written: Final = partial(PlainSerializer, when_used="json")
-_SIZE: Final = _written(lambda size: format_bytes(size) if size else 0)
+_SIZE: Final = _written(lambda size: quantity.format_bytes(size) if size else 0)
 _CPUS: Final = _written(lambda cpu: cpu / 1000 if cpu % 1000 else cpu // 1000)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -335,14 +320,14 @@ OwnKey: TypeAlias = Annotated[LabelKey, AfterValidator(_own_key)]
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""
 
-Cpu: TypeAlias = Annotated[int, Field(ge=0, le=MOST_MILLICORES), _CPU, _amounts(CPU_PATTERN), _CPUS]
+Cpu: TypeAlias = Annotated[int, Field(ge=0, le=MOST_MILLICORES), _CPU, _amounts(quantity.CPU_PATTERN), _CPUS]
 """Millicores, written as CPUs: 4, 0.5, 500m."""
 
-Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), _BYTES, _amounts(BYTES_PATTERN), _SIZE]
+Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), _BYTES, _amounts(quantity.BYTES_PATTERN), _SIZE]
 """Bytes, written as 512Mi, 64Gi, 2Ti."""
 
-_WRITTEN: Final = _written(format_duration)
-_FORM: Final = WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
+_WRITTEN: Final = _written(quantity.format_duration)
+_FORM: Final = WithJsonSchema({"type": "string", "pattern": quantity.DURATION_PATTERN})
 
 Duration: TypeAlias = Annotated[float, Field(ge=0, le=MOST_SECONDS), BeforeValidator(_duration), _FORM, _WRITTEN]
 """Seconds and parts of them, written with a unit: 100ms, 1.5s."""
@@ -354,7 +339,10 @@ Hours: TypeAlias = Annotated[int, Field(ge=0, le=MOST_SECONDS), _whole(3600, "ho
 """Seconds of whole hours: 6h, 7d."""
 
 Rate: TypeAlias = Annotated[
-    int, Field(ge=1, le=10**12), BeforeValidator(_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN})
+    int,
+    Field(ge=1, le=10**12),
+    BeforeValidator(_rate),
+    WithJsonSchema({"type": "string", "pattern": quantity.RATE_PATTERN}),
 ]
 """Thousandths of requests per second, written as 220/s."""
 

@@ -40,8 +40,7 @@ def _steps(path: object) -> object:
         return path
     found = [_STEP.fullmatch(step) for step in path.split(".")] if path else []
     if not all(found):
-        msg = f"{path!r} is not a path"
-        raise ValueError(msg)
+        raise ValueError(f"{path!r} is not a path")
     return tuple(Step(match[1], cast("Form", match[2] or "")) for match in found if match)
 
 

@@ -61,8 +61,7 @@ def aks_helper() -> dict[str, Any]:
 def of_helper(server: Server, helper: Mapping[str, Any], user: str | None = None) -> dict[str, Any]:
     """A kubeconfig for a cluster and the helper (`exec`) that gets tokens; default user: the cluster's name."""
     authority = {} if server.authority is None else {"certificate-authority-data": server.authority}
-    cluster = {"server": server.url, **authority}
-    return kubeconfig(server.name, cluster, user or server.name, {"exec": dict(helper)})
+    return kubeconfig(server.name, {"server": server.url, **authority}, user or server.name, {"exec": dict(helper)})
 
 
 def kubeconfig(

@@ -69,8 +69,7 @@ class SimulatedPlayer:
         # With the preemptions and livelocks of all states.
         evicted = tuple(eviction for state in states or [last] for eviction in state.evicted)
         livelock = tuple(dict.fromkeys(queues for state in states or [last] for queues in state.livelock))
-        settled = Settled(last.admitted, last.pending, evicted, livelock)
-        return moment_of(self._tree, step.label, settled, self._known)
+        return moment_of(self._tree, step.label, Settled(last.admitted, last.pending, evicted, livelock), self._known)
 
     def _rest(self, tell: Tell) -> Settled:
         settled = self._simulation.settled(self._simulation.rest())

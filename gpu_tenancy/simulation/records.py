@@ -173,8 +173,7 @@ class Trace:
             return "no start or no end"
         at, start, end = (float(row[key]) for key in ("creation_time", "scheduled_time", "deletion_time"))
         # A pod with a part of a GPU gets a whole one.
-        gpus = int(row["num_gpu"])
-        part = Part(1, gpus, None, int(row["cpu_milli"]), int(row["memory_mib"]) * _MIB)
+        part = Part(1, int(row["num_gpu"]), None, int(row["cpu_milli"]), int(row["memory_mib"]) * _MIB)
         return JobRecord(row["name"], at, max(0.0, end - start), None, (part,))
 
     def _workload(self, _line: int, found: Any) -> JobRecord | str:

@@ -174,8 +174,7 @@ class _Reader:
         entries = [f"{entry[0].name} to {entry[-1].name}" if len(entry) > 1 else entry[0].name for entry in submitted]
         parts = [f"finish {_listed(step.finish, len(finished))}"] if step.finish else []
         parts += [f"submit {_listed(entries, len(jobs))}"] if jobs else []
-        label = f"{number + 1}. {step.label or '; '.join(parts) or 'no change'}"
-        return JobStep(label, tuple(finished), jobs)
+        return JobStep(f"{number + 1}. {step.label or '; '.join(parts) or 'no change'}", tuple(finished), jobs)
 
     def _jobs(self, entry: Submitted, at: Path) -> list[Job]:
         before = len(self.problems)

@@ -167,8 +167,7 @@ def pending_charts(replayed: Replayed) -> Iterator[Chart]:
         now = outcome.waiting.get(team, Curve()).means(outcome.arrivals)
         then = against.before.waiting.get(team, Curve()).means(against.before.arrivals) if against else ()
         note = f"pending, at most {max(now):.0f}"
-        says = f"{team}: {_average(now)} {note}"
-        yield Chart(team, note, number % HUES, says, [Band(team, "s0", now)], before=then)
+        yield Chart(team, note, number % HUES, f"{team}: {_average(now)} {note}", [Band(team, "s0", now)], before=then)
 
 
 def _average(amounts: Sequence[float]) -> str:

@@ -99,8 +99,7 @@ def show_replay(console: Console, replayed: replay.Replayed) -> None:
         console.print(escape(sentence), highlight=False)
     console.print()
     found = replay.teams_table(replayed)
-    drop = ("longest wait", "never start", "GPU-hours")
-    console.print(printed(found, title=False, drop=drop), highlight=False)
+    console.print(printed(found, title=False, drop=("longest wait", "never start", "GPU-hours")), highlight=False)
     _notes(console, (), replayed.not_simulated)
 
 

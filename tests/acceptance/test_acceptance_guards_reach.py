@@ -43,7 +43,7 @@ from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.observability.expressions import Expressions
+from gpu_tenancy.model.observability.expressions import expressions
 from gpu_tenancy.model.plan import Plan
 
 
@@ -263,7 +263,7 @@ def test_metrics_count_changes_of_guards(cluster: Cluster, door: Door, deployed:
     series = [dict[str, str](re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
     (table,) = (row for row in yaml.safe_load(METRICS.read_bytes()) if row["from"] == "kube-apiserver")
     assert {name for labels in series for name in labels} == {*table["metrics"]["apiserver_request_total"]}
-    matchers = re.findall(r'(\w+)=~?"([^"]*)"', Expressions.policy_changes())
+    matchers = re.findall(r'(\w+)=~?"([^"]*)"', expressions((), ())["policy_changes"]())
     counted = [one for one in series if all(re.fullmatch(value, one[name]) for name, value in matchers)]
     changes = {("PATCH", "validatingadmissionpolicybindings"), ("DELETE", "validatingadmissionpolicybindings")}
     assert {(one["verb"], one["resource"]) for one in counted} >= changes

@@ -3,62 +3,52 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpu_tenancy.kueue import (
-    ClusterQueue,
-    FlavorQuotas,
-    PodSet,
-    Quota,
-    ResourceGroup,
-    Settled,
-    Simulation,
-    Step,
-    Tenancy,
-    Workload,
-    run,
-)
+from gpu_tenancy import kueue
 
 GPU = "nvidia.com/gpu"
 
 
-def group(**flavors: Quota) -> tuple[ResourceGroup, ...]:
-    return (ResourceGroup(tuple(FlavorQuotas(name, {GPU: quota}) for name, quota in flavors.items())),)
+def group(**flavors: kueue.Quota) -> tuple[kueue.ResourceGroup, ...]:
+    return (kueue.ResourceGroup(tuple(kueue.FlavorQuotas(name, {GPU: quota}) for name, quota in flavors.items())),)
 
 
-def queue(name: str, nominal: int, limit: int | None = None, lends: int | None = None, **rules: Any) -> ClusterQueue:
+def queue(
+    name: str, nominal: int, limit: int | None = None, lends: int | None = None, **rules: Any
+) -> kueue.ClusterQueue:
     """A ClusterQueue with nominal quota, borrowing limit and lending limit of A100 GPUs, by default in cohort `org`."""
-    return ClusterQueue(name, group(a100=Quota(nominal, limit, lends)), rules.pop("cohort", "org"), **rules)
+    return kueue.ClusterQueue(name, group(a100=kueue.Quota(nominal, limit, lends)), rules.pop("cohort", "org"), **rules)
 
 
-def work(name: str, at: str, gpus: int, priority: int = 0, pods: int = 1) -> Workload:
+def work(name: str, at: str, gpus: int, priority: int = 0, pods: int = 1) -> kueue.Workload:
     """A workload with one pod set; `at` is its queue, `gpus` the request of one pod."""
-    return Workload(name, at, (PodSet({GPU: gpus}, pods),), priority)
+    return kueue.Workload(name, at, (kueue.PodSet({GPU: gpus}, pods),), priority)
 
 
-def after(tenancy: Tenancy, *workloads: Workload, finish: Sequence[str] = ()) -> Settled:
+def after(tenancy: kueue.Tenancy, *workloads: kueue.Workload, finish: Sequence[str] = ()) -> kueue.Settled:
     """The state after these workloads are submitted one after another, and then those in `finish` finish."""
-    return run(tenancy, [Step(workloads), Step(finish=tuple(finish))])[-1]
+    return kueue.run(tenancy, [kueue.Step(workloads), kueue.Step(finish=tuple(finish))])[-1]
 
 
-def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
+def settle(tenancy: kueue.Tenancy, workloads: Iterable[kueue.Workload]) -> kueue.Settled:
     """The state after all workloads are submitted at once, the oldest first."""
-    simulation = Simulation(tenancy)
+    simulation = kueue.Simulation(tenancy)
     for workload in workloads:
         simulation.submit(workload)
     return simulation.settled(simulation.rest())
 
 
-def admitted(settled: Settled) -> list[str]:
+def admitted(settled: kueue.Settled) -> list[str]:
     return [workload.name for workload in settled.admitted]
 
 
-def pending(settled: Settled) -> dict[str, str]:
+def pending(settled: kueue.Settled) -> dict[str, str]:
     return {workload.name: workload.why for workload in settled.pending}
 
 
-def evicted(settled: Settled) -> list[tuple[str, str, str]]:
+def evicted(settled: kueue.Settled) -> list[tuple[str, str, str]]:
     """The name, the preemptor and Kueue's reason of each preemption."""
     return [(eviction.name, eviction.by, eviction.reason) for eviction in settled.evicted]
 
 
-def evictions(settled: Settled) -> list[str]:
+def evictions(settled: kueue.Settled) -> list[str]:
     return [f"{name} by {preemptor}: {reason}" for name, preemptor, reason in evicted(settled)]

@@ -217,14 +217,10 @@ def test_gpu_pools_never_grow_for_an_upgrade_and_cpu_pools_do() -> None:
     assert (pool_plans["cpu"].added, pool_plans["cpu"].unavailable) == (1, 0)
 
 
-def test_an_existing_clusters_pools_are_described_and_not_made() -> None:
-    assert planned(stack()).cluster.pools == ()
-
-
 def test_existing_clusters_follow_the_rules_of_their_cloud() -> None:
     sections = on("azure", capacity="spot") | {"cluster": {**EXISTING, "provider": "azure"}}
     plan = planned(sections)
-    assert plan.cluster.pools == ()
+    assert plan.cluster.pools == planned(stack()).cluster.pools == ()
     assert plan.cluster.gpu_operator["operator"] == {"runtimeClass": "nvidia-container-runtime"}
     keys = [taint.key for taint in plan.queues.flavors[0].taints]
     assert keys == ["nvidia.com/gpu", "kubernetes.azure.com/scalesetpriority"]
@@ -237,13 +233,15 @@ def queued(**fields: Any) -> Data:
     return on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "queued", "maxRun": "2d"}, **fields)
 
 
-def test_queued_pools_have_an_admission_check() -> None:
+def test_only_queued_pools_have_an_admission_check() -> None:
     plan = planned(queued())
     (check,) = plan.queues.checks
     assert (check.flavor, check.resource) == ("h100", "nvidia.com/gpu")
     assert check.provisioning.provisioning_class == "queued-provisioning.gke.io"
     assert check.provisioning.seconds == 2 * 86400
     assert queue_of(plan, "a").checks == (check,)
+    other = planned(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "2d"}))
+    assert other.queues.checks == queue_of(other, "a").checks == ()
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
@@ -255,12 +253,6 @@ def test_cluster_autoscaler_adds_all_nodes_of_a_workload(cloud: str) -> None:
     sections["pools"]["h100"]["capacity"] |= {"maxRun": "7d"}
     (problem,) = errors(sections)
     assert problem.startswith("pools.h100.capacity.maxRun: 7d is not supported on ")
-
-
-def test_no_other_pool_needs_a_check() -> None:
-    plan = planned(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "2d"}))
-    assert plan.queues.checks == ()
-    assert queue_of(plan, "a").checks == ()
 
 
 # Machines and prices of a stack's own.
@@ -356,6 +348,8 @@ def listed(kind: str) -> float:
 def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
     cost_range = priced({"min": 1, "max": 3})
     assert (cost_range.floor, cost_range.ceiling) == (listed("on-demand"), 3 * listed("on-demand"))
+    manual = priced({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
+    assert manual.ceiling == manual.floor
 
 
 def test_spot_without_a_price_costs_at_most_the_price_on_demand() -> None:
@@ -399,11 +393,6 @@ def test_a_described_machine_has_no_price() -> None:
     assert (pool_cost.node, pool_cost.floor) == (None, None)
 
 
-def test_costs_without_an_autoscaler_are_those_of_min() -> None:
-    cost_range = priced({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
-    assert cost_range.ceiling == cost_range.floor
-
-
 ZONES = ["eu-central-1a", "eu-central-1b"]
 SYSTEM = {"nodes": {"min": 3, "max": 3}}
 EKS_MADE: Data = patched(CREATED, {"subnets": None, "create": {"zones": ZONES, "system": SYSTEM}})
@@ -415,6 +404,7 @@ def fixed(cluster: Data, **sections: Any) -> dict[str, tuple[int, float | None, 
 
 
 def test_costs_of_a_created_cluster() -> None:
+    assert fixed(EKS) == {}, "a cluster that exists costs its owner"
     costs = fixed(EKS_MADE)
     assert list(costs) == ["eks-control-plane", "m7i.4xlarge", "aws-nat-gateway"]
     assert costs["m7i.4xlarge"][:2] == (3, find_price("m7i.4xlarge").on_demand)
@@ -444,7 +434,3 @@ def test_a_part_without_a_price_is_unknown() -> None:
     assert {name: number for name, (number, hour, _) in costs.items() if hour is None} == {"azure-load-balancer": 1}
     routed = {**AKS, "create": {**created, "egress": "routes"}}
     assert "azure-load-balancer" not in fixed(routed, pools=machines, teams={})
-
-
-def test_a_cluster_that_exists_costs_its_owner() -> None:
-    assert fixed(EKS) == {}

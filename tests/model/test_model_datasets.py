@@ -10,7 +10,6 @@ from gpu_tenancy.model.plan.datasets import CachePlan, node_label
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
 from gpu_tenancy.model.plan.needs import there
-from gpu_tenancy.model.plan.object_storage import DRIVERS
 from gpu_tenancy.model.plan.shares import Tree
 
 GIB = 2**30
@@ -219,8 +218,3 @@ def test_a_budget_by_default_includes_the_sidecars() -> None:
     sections = mounting(compute=None, quota=quota)
     assert hard(sections)["requests.cpu"] == 4000 + 4 * 250
     assert hard(sections)["requests.memory"] == 9 * GIB
-
-
-def test_network_needs_of_sidecars_are_listed() -> None:
-    assert {scheme for scheme, driver in DRIVERS.items() if driver.from_pods} == {"gs"}
-    assert any("169.254.169.254" in need for need in DRIVERS["gs"].from_pods)

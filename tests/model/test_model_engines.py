@@ -63,20 +63,14 @@ def test_what_the_stack_sets_wins() -> None:
 
 
 def test_the_nodes_of_a_group_are_stages_of_one_pipeline() -> None:
-    plan = chat(nodes=2)
+    plan = chat(nodes=2, drain="1m")
     assert plan.worker
     leader, worker = flags(plan.pod), flags(plan.worker)
     assert worker.pop("--headless") == ""
     assert leader == worker
     assert (leader["--pipeline-parallel-size"], leader["--nnodes"]) == ("2", "2")
     assert (leader["--node-rank"], leader["--master-addr"]) == ("$(LWS_WORKER_INDEX)", "$(LWS_LEADER_ADDRESS)")
-
-
-def test_workers_of_a_group_end_after_their_leader_has_answered() -> None:
-    plan = chat(nodes=2, drain="1m")
-    assert plan.worker
-    assert plan.pod.ends == (15, 90)
-    assert plan.worker.ends == (75, 90)
+    assert (plan.pod.ends, plan.worker.ends) == ((15, 90), (75, 90)), "workers end after their leader has answered"
 
 
 def test_a_model_is_read_where_its_source_is_mounted() -> None:

@@ -107,7 +107,6 @@ def test_rdma_skips_the_network_of_the_second_card() -> None:
 
 
 def test_dranet_pods_claim_interfaces_without_networks() -> None:
-
     fabric = fabric_of(wired(UNWIRED, DRANET, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
     assert fabric
     assert (fabric.claim, fabric.annotations, fabric.devices) == ("rdma-8", {}, {})
@@ -157,6 +156,8 @@ def test_infiniband_installs_the_network_operator() -> None:
 
 def test_infiniband_policies_need_infiniband_and_our_operator() -> None:
     assert planned(wired()).infiniband is None
+    assert not there(environment_of(wired()), "network_operator")
+    assert there(environment_of(wired(AKS, INFINIBAND)), "network_operator")
     sections = {**wired(AKS, INFINIBAND), "operators": {"networkOperator": "installed"}}
     assert planned(sections).infiniband is None
 
@@ -205,8 +206,3 @@ def test_huge_pages_are_written_as_bytes() -> None:
 
 def test_every_fabric_of_a_machine_has_its_row() -> None:
     assert {row.network.fabric for row in MACHINES if row.network} == set(fabrics())
-
-
-def test_the_network_operator_is_there_only_for_infiniband() -> None:
-    assert not there(environment_of(wired()), "network_operator")
-    assert there(environment_of(wired(AKS, INFINIBAND)), "network_operator")

@@ -61,12 +61,9 @@ def test_a_role_inherits_from_its_job() -> None:
     assert (worker.env, worker.amounts[GPU]) == ({"A": "1"}, 2)
 
 
-def test_roles_with_a_command_inherit_no_arguments() -> None:
+def test_roles_that_differ_inherit_no_arguments_and_no_cpus() -> None:
     roles = job_roles(framework="jobset", args=["--all"], roles={"driver": {"command": ["/driver"]}})
     assert roles["driver"].pod.args == ()
-
-
-def test_roles_with_other_gpus_inherit_no_cpus() -> None:
     roles = job_roles(framework="jobset", gpus=8, cpu=100, memory="512Gi", roles={"small": {"gpus": 1}, "worker": {}})
     assert roles["worker"].pod.amounts[CPU] == 100_000
     assert roles["small"].pod.amounts[CPU] < 100_000
@@ -166,10 +163,7 @@ def test_the_rack_of_a_four_layer_machine_is_its_lowest_layer() -> None:
 def test_workloads_without_a_topology_request_are_unconstrained() -> None:
     plan = planned(placed()).teams[0]
     assert [pods.topology for pods in (plan.jobs[0].pod, plan.servers[0].pod)] == [{UNCONSTRAINED: "true"}] * 2
-
-
-def test_no_annotation_without_topology_of_the_flavor() -> None:
-    assert annotations(placed(topology=None)) == {}
+    assert annotations(placed(topology=None)) == {}, "the flavor has no topology"
 
 
 def test_gangs_of_volcano_have_no_annotation() -> None:
@@ -267,11 +261,10 @@ def test_created_clusters_get_the_compute_domain_driver() -> None:
 def test_driver_allocates_gpus_without_a_device_plugin() -> None:
     plugin = {**connected(cluster=DALLAS), "operators": {"draDriver": "here"}}
     assert errors(plugin) == []
-    made = driver(plugin)
+    made, alone = driver(plugin), driver({**plugin, "operators": {"draDriver": "here", "gpuOperator": OFF}})
     assert made is not None
-    assert made.values["resources"] == {"gpus": {"enabled": False}}
-    alone = driver({**plugin, "operators": {"draDriver": "here", "gpuOperator": OFF}})
     assert alone is not None
+    assert made.values["resources"] == {"gpus": {"enabled": False}}
     assert alone.values["gpuResourcesEnabledOverride"] is True
     assert "resources" not in alone.values
 

@@ -156,10 +156,6 @@ def test_monitors_are_made_where_prometheus_is_there(prometheus: str, *, monitor
     assert release(sections, "gpu-operator").values["dcgmExporter"]["serviceMonitor"] == {"enabled": monitored}
     assert release(sections, "kueue").values["enablePrometheus"] is monitored
     assert release(sections, "keda").values["prometheus"]["operator"]["serviceMonitor"] == {"enabled": monitored}
-
-
-@pytest.mark.parametrize(("prometheus", "monitored"), [("here", True), ("installed", True), ("off", False)])
-def test_cert_manager_has_a_monitor_with_prometheus(prometheus: str, *, monitored: bool) -> None:
     chart_release = release(amd_made_here(operators={"prometheus": prometheus, "certManager": "here"}), "cert-manager")
     assert chart_release.values["crds"] == {"enabled": True, "keep": True}
     assert chart_release.values["prometheus"] == {"servicemonitor": {"enabled": monitored}}
@@ -202,12 +198,8 @@ def test_volcano_takes_guarantees_back_where_gangs_have_them() -> None:
     assert "reclaim" in scheduler["actions"]
     assert {"gang", "priority", "predicates", "capacity"} <= set(plugins)
     assert "proportion" not in plugins
-
-
-def test_volcano_keeps_its_defaults_without_guarantees() -> None:
-    sections = with_gangs()
-    sections["teams"] = {"a": team(gangs={"l4": {"guaranteed": 0, "limit": 4}})}
-    assert release(sections, "volcano").values == {}
+    without = {"a": team(gangs={"l4": {"guaranteed": 0, "limit": 4}})}
+    assert release({**with_gangs(), "teams": without}, "volcano").values == {}
 
 
 @pytest.mark.parametrize("name", ["dev-aws", "prod-aws", "prod-gcp", "prod-azure"])

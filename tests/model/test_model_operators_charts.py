@@ -207,15 +207,11 @@ def test_kueue_leaves_pods_of_caches_to_fluid(said: str) -> None:
     left = kueue(sections)["integrations"]["externalFrameworks"]
     assert "JuiceFSRuntime.v1alpha1.data.fluid.io" in left
     assert "DataLoad.v1alpha1.data.fluid.io" in left
+    assert not [kind for kind in left if kind.startswith(("DataProcess", "DaemonSet"))], "Kueue counts these"
     reads = release(sections, "kueue").reads
     assert {f"{resource}.{group}" for group, resource in reads} == {
         f"{kind.partition('.')[0].lower()}s.data.fluid.io" for kind in left
     }
-
-
-def test_kueue_counts_data_processes_and_daemon_sets() -> None:
-    left = kueue(made_here(operators={"fluid": "here"}))["integrations"]["externalFrameworks"]
-    assert not [kind for kind in left if kind.startswith(("DataProcess", "DaemonSet"))]
 
 
 def test_kueue_leaves_gangs_and_caches_alone() -> None:

@@ -169,12 +169,10 @@ def test_fairness_even_is_one_flat_cohort_with_weights() -> None:
     assert amounts(cohort_of(plan, "org"), "h100") == (12, None, None)
 
 
-def test_fairness_hierarchical_has_no_weights() -> None:
-    assert queue_of(planned(stack()), "a").spec.weight is None
-
-
-def test_guarantees_are_reclaimed_by_default() -> None:
-    preemption = queue_of(planned(stack()), "a").spec.preemption
+def test_guarantees_are_reclaimed_without_weights_by_default() -> None:
+    spec = queue_of(planned(stack()), "a").spec
+    preemption = spec.preemption
+    assert spec.weight is None
     assert preemption.reclaim == "Any"
     assert preemption.within == "LowerPriority"
     assert preemption.borrow is None
@@ -287,26 +285,27 @@ def grouped(share: Data | None = None, **group: Any) -> Data:
     return stack(fairness="even", pools={"h100": pool()}, cohorts=cohorts, teams=teams)
 
 
-def names(sections: Data) -> list[str]:
-    return [cohort.name for cohort in planned(sections).queues.cohorts]
-
-
 # Which groups are Cohorts.
+
+ABOVE: Data = {"cohorts": {"outer": {"parent": "org", "gpus": h100(4, 10)}, "g": {"parent": "outer"}}}
 
 
 @pytest.mark.parametrize(
-    "share", [None, {"guaranteed": 4}, {"guaranteed": 4, "limit": 16}, {"guaranteed": 4, "limit": 99}]
+    ("share", "patch", "cohorts"),
+    [
+        (None, {}, ["org"]),
+        ({"guaranteed": 4}, {}, ["org"]),
+        ({"guaranteed": 4, "limit": 16}, {}, ["org"]),
+        ({"guaranteed": 4, "limit": 99}, {}, ["org"]),
+        ({"guaranteed": 4, "limit": 16}, {"teams": {"d": team(cohort="g", gpus=h100(0, 8))}}, ["org"]),  # All GPUs.
+        ({"guaranteed": 4, "limit": 10}, ABOVE, ["org", "g"]),
+        ({"guaranteed": 6, "limit": 6}, {}, ["org", "g"]),  # It cannot borrow.
+    ],
 )
-def test_a_group_with_derived_bounds_has_no_cohort(share: Data | None) -> None:
-    found = planned(grouped(share))
-    assert [cohort.name for cohort in found.queues.cohorts] == ["org"]
-    assert {queue.spec.cohort for queue in found.queues.cluster_queues} == {"org"}
-
-
-def test_a_limit_of_all_gpus_of_the_pools_does_not_bind() -> None:
-    sections = grouped({"guaranteed": 4, "limit": 16})
-    sections["teams"]["d"] = team(cohort="g", gpus=h100(0, 8))
-    assert names(sections) == ["org"]
+def test_only_groups_whose_bounds_are_not_derived_are_cohorts(share: Data, patch: Data, cohorts: list[str]) -> None:
+    found = planned(patched(grouped(share), patch)).queues
+    assert [cohort.name for cohort in found.cohorts] == cohorts
+    assert {queue.spec.cohort for queue in found.cluster_queues} == set(cohorts)
 
 
 def test_a_group_with_a_binding_limit_is_a_cohort() -> None:
@@ -330,17 +329,6 @@ def test_the_teams_of_a_group_inside_a_cohort_are_in_the_cohort() -> None:
     found = planned(sections)
     assert queue_of(found, "b").spec.cohort == "g"
     assert cohort_of(found, "g").weight == 2.0
-
-
-def test_limit_does_not_bind_above_lower_ones() -> None:
-    sections = grouped({"guaranteed": 4, "limit": 10})
-    sections["cohorts"]["outer"] = {"parent": "org", "gpus": h100(4, 10)}
-    sections["cohorts"]["g"]["parent"] = "outer"
-    assert names(sections) == ["org", "g"]
-
-
-def test_a_group_that_cannot_borrow_is_a_cohort() -> None:
-    assert names(grouped({"guaranteed": 6, "limit": 6})) == ["org", "g"]
 
 
 # How groups share.
@@ -415,12 +403,9 @@ def test_only_shared_queues_compare_usage() -> None:
     assert {queue.name: queue.by_usage for queue in found.queues.cluster_queues} == {"a": True, "c": False}
     weights = {team_plan.namespace.name: team_plan.namespace.usage_weight for team_plan in found.teams}
     assert weights == {"a": 1.0, "b": 2.5, "c": None}
-
-
-def test_without_usage_no_queue_compares_it() -> None:
-    found = planned(shared("even"))
-    assert not any(queue.by_usage for queue in found.queues.cluster_queues)
-    assert {team_plan.namespace.usage_weight for team_plan in found.teams} == {None}
+    without = planned(shared("even"))
+    assert not any(queue.by_usage for queue in without.queues.cluster_queues)
+    assert {team_plan.namespace.usage_weight for team_plan in without.teams} == {None}
 
 
 def test_the_simulation_reports_that_past_usage_is_unmodelled() -> None:

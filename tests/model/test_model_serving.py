@@ -71,9 +71,10 @@ def test_workers_inherit_from_the_leader() -> None:
     assert (other.command, other.args, other.env) == (("serve", "--headless"), (), {"A": "1", "B": "2"})
 
 
-def test_reports_count_the_gpus_of_a_whole_group() -> None:
+def test_reports_and_quotas_count_the_gpus_of_whole_groups() -> None:
     (found,) = outlook(stack_of(grouped(surge=1))).serving
     assert (found.gpus, found.peak, found.limit) == (16, 64, 64)
+    assert planned(grouped()).teams[0].namespace.quotas[0].hard[f"requests.{GPU}"] == 64
 
 
 def test_pods_of_a_group_use_fabric_and_shared_memory() -> None:
@@ -107,11 +108,6 @@ def test_a_stack_with_a_group_needs_leader_worker_set() -> None:
     assert installed_by(environment_of(alone), "lws") == "off"
     (problem,) = errors({**created, "operators": {"lws": "off"}})
     assert "the stack needs the operator: server chat of team a is a LeaderWorkerSet" in problem
-
-
-def test_the_quota_of_a_namespace_admits_all_groups() -> None:
-    (budget, *_) = planned(grouped()).teams[0].namespace.quotas
-    assert budget.hard[f"requests.{GPU}"] == 64
 
 
 # Bursts on spot nodes.

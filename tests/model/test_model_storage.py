@@ -165,19 +165,19 @@ def test_a_schedule_keeps_seven_snapshots_by_default() -> None:
     (snapshot_class,) = made.snapshot_classes
     assert (snapshot_class.service.provisioner, snapshot_class.keep) == ("ebs.csi.aws.com", True)
     assert made.cluster.snapshots  # the add-on of EKS
+    without = planned(stack())
+    assert (without.snapshot_classes, without.cluster.snapshots) == (None, False)
 
 
 def test_filestore_takes_snapshots_as_backups() -> None:
     """https://cloud.google.com/kubernetes-engine/docs/how-to/persistent-volumes/backup-filestore-volume-snapshots."""
     rows = storage_services()
     assert rows["gcp"]["filestore"].snapshot_parameters == {"type": "backup"}
+    every = [row for services in rows.values() for row in services.values()]
     others = [
-        row
-        for services in rows.values()
-        for row in services.values()
-        if row.provisioner != "filestore.csi.storage.gke.io"
+        row.title for row in every if row.provisioner != "filestore.csi.storage.gke.io" and row.snapshot_parameters
     ]
-    assert not [row.title for row in others if row.snapshot_parameters]
+    assert not others
 
 
 def test_snapshots_are_kept_as_their_volume_is() -> None:
@@ -185,11 +185,6 @@ def test_snapshots_are_kept_as_their_volume_is() -> None:
     assert made.snapshot_classes
     assert [(one.name, one.keep) for one in made.snapshot_classes] == [("gpu-tenancy-gp3-deleted", False)]
     assert not made.teams[0].snapshots[0].kept
-
-
-def test_a_stack_without_snapshots_has_no_snapshot_objects() -> None:
-    made = planned(stack())
-    assert (made.snapshot_classes, made.cluster.snapshots) == (None, False)
 
 
 def test_cron_jobs_of_snapshots_have_short_unique_names() -> None:

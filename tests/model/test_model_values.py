@@ -14,20 +14,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from pydantic_core import CoreSchema
 
+from gpu_tenancy.base import quantity
 from gpu_tenancy.base.bounds import DEEPEST, LARGEST
 from gpu_tenancy.base.problems import ANY, Path, StackError
-from gpu_tenancy.base.quantity import (
-    CPU_PATTERN,
-    add,
-    format_amount,
-    format_bytes,
-    format_cpu,
-    is_extended,
-    parse_bytes,
-    parse_cpu,
-    parse_quantity,
-    times,
-)
 from gpu_tenancy.base.texts import hidden, shortened, visible
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, read_config, read_file
@@ -348,15 +337,15 @@ AMOUNTS = st.integers(0, 2**62)
 
 @given(AMOUNTS)
 def test_amounts_survive_being_written_and_read(amount: int) -> None:
-    assert parse_bytes(format_bytes(amount)) == amount
-    assert parse_cpu(format_cpu(amount)) == amount
-    assert parse_quantity(format_amount("pods", amount)) == amount
+    assert quantity.parse_bytes(quantity.format_bytes(amount)) == amount
+    assert quantity.parse_cpu(quantity.format_cpu(amount)) == amount
+    assert quantity.parse_quantity(quantity.format_amount("pods", amount)) == amount
 
 
 @given(st.integers(1, 10**6), st.sampled_from(["", "k", "M", "Gi", "Ti"]))
 def test_formatted_quantities_are_canonical(number: int, suffix: str) -> None:
-    once = format_bytes(parse_bytes(f"{number}{suffix}"))
-    assert format_bytes(parse_bytes(once)) == once
+    once = quantity.format_bytes(quantity.parse_bytes(f"{number}{suffix}"))
+    assert quantity.format_bytes(quantity.parse_bytes(once)) == once
 
 
 @pytest.mark.parametrize(
@@ -377,8 +366,8 @@ def test_formatted_quantities_are_canonical(number: int, suffix: str) -> None:
     ],
 )
 def test_amounts_are_written_as_the_api_server_writes_them(resource: str, written: str, canonical: str) -> None:
-    parse = parse_cpu if resource.endswith("cpu") else parse_bytes
-    assert format_amount(resource, parse(written)) == canonical
+    parse = quantity.parse_cpu if resource.endswith("cpu") else quantity.parse_bytes
+    assert quantity.format_amount(resource, parse(written)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -386,7 +375,7 @@ def test_amounts_are_written_as_the_api_server_writes_them(resource: str, writte
     [("nvidia.com/gpu", 8, "8"), ("requests.nvidia.com/gpu", 1500, "1500"), ("pods", 2000, "2k"), ("pods", 0, "0")],
 )
 def test_other_resources_are_counts(resource: str, amount: int, written: str) -> None:
-    assert format_amount(resource, amount) == written
+    assert quantity.format_amount(resource, amount) == written
 
 
 NOT_QUANTITIES = ["", "1.2.3", ".", "4gb", "1/2", "five", "1 Gi", "Gi", "1K", "1ki", "1mi", "1kk", "inf", "nan", "1_0"]
@@ -396,8 +385,8 @@ NOT_EXPONENTS = ["e3", "1e", "1e+", "1e1.5", "1e3k", "1e3Gi", "1Ee3", "1e999", "
 @pytest.mark.parametrize("text", [*NOT_QUANTITIES, *NOT_EXPONENTS])
 def test_an_invalid_quantity_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
-        parse_quantity(text)
-    assert not re.search(CPU_PATTERN, text)
+        quantity.parse_quantity(text)
+    assert not re.search(quantity.CPU_PATTERN, text)
 
 
 SUFFIXES: dict[str, Fraction] = {
@@ -408,11 +397,11 @@ SUFFIXES: dict[str, Fraction] = {
 
 @pytest.mark.parametrize(("suffix", "factor"), SUFFIXES.items())
 def test_each_suffix_of_the_api_is_read_with_and_without_a_sign(suffix: str, factor: Fraction | int) -> None:
-    assert parse_quantity(f"3{suffix}") == parse_quantity(f"+3{suffix}") == 3 * factor
-    assert parse_quantity(f"-3{suffix}") == -3 * factor
-    assert parse_quantity(f".5{suffix}") == parse_quantity(f"0.5{suffix}") == Fraction(1, 2) * factor
-    assert parse_quantity(f"3.{suffix}") == 3 * factor
-    assert re.search(CPU_PATTERN, f"3{suffix}")
+    assert quantity.parse_quantity(f"3{suffix}") == quantity.parse_quantity(f"+3{suffix}") == 3 * factor
+    assert quantity.parse_quantity(f"-3{suffix}") == -3 * factor
+    assert quantity.parse_quantity(f".5{suffix}") == quantity.parse_quantity(f"0.5{suffix}") == Fraction(1, 2) * factor
+    assert quantity.parse_quantity(f"3.{suffix}") == 3 * factor
+    assert re.search(quantity.CPU_PATTERN, f"3{suffix}")
 
 
 @pytest.mark.parametrize(
@@ -437,31 +426,31 @@ def test_each_suffix_of_the_api_is_read_with_and_without_a_sign(suffix: str, fac
     ],
 )
 def test_decimal_exponents_are_not_the_suffix_e(text: str | float, value: Fraction) -> None:
-    assert parse_quantity(text) == value
+    assert quantity.parse_quantity(text) == value
 
 
 def test_parts_of_millicores_and_bytes_are_refused() -> None:
     with pytest.raises(ValueError, match="is not a whole number of millicores"):
-        parse_cpu("0.0001")
+        quantity.parse_cpu("0.0001")
     with pytest.raises(ValueError, match="'100u' is not a whole number of millicores"):
-        parse_cpu("100u")
+        quantity.parse_cpu("100u")
     with pytest.raises(ValueError, match="is not a whole number of bytes"):
-        parse_bytes("1.5")
-    assert parse_cpu("2000u") == parse_cpu("2e-3") == 2
-    assert parse_bytes("2000m") == 2
+        quantity.parse_bytes("1.5")
+    assert quantity.parse_cpu("2000u") == quantity.parse_cpu("2e-3") == 2
+    assert quantity.parse_bytes("2000m") == 2
 
 
 @pytest.mark.parametrize("text", ["-1", "-1e3", "-500m"])
 def test_a_negative_amount_of_cpu_or_bytes_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is negative"):
-        parse_cpu(text)
+        quantity.parse_cpu(text)
     with pytest.raises(ValueError, match="is negative"):
-        parse_bytes(text)
-    assert not re.search(CPU_PATTERN, text)
+        quantity.parse_bytes(text)
+    assert not re.search(quantity.CPU_PATTERN, text)
 
 
 def test_sums_and_multiples_go_resource_by_resource() -> None:
-    assert add({"cpu": 1, "gpu": 2}, {}, {"gpu": 3}) == {"cpu": 1, "gpu": 5}
-    assert times({"cpu": 2}, 3) == {"cpu": 6}
-    assert is_extended("nvidia.com/gpu")
-    assert not is_extended("memory")
+    assert quantity.add({"cpu": 1, "gpu": 2}, {}, {"gpu": 3}) == {"cpu": 1, "gpu": 5}
+    assert quantity.times({"cpu": 2}, 3) == {"cpu": 6}
+    assert quantity.is_extended("nvidia.com/gpu")
+    assert not quantity.is_extended("memory")

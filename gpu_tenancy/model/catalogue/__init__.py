@@ -58,11 +58,9 @@ class Network(Row):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.fabric is None) != (self.interfaces == 0):
-            msg = "set both fabric and interfaces, or neither"
-            raise ValueError(msg)
+            raise ValueError("set both fabric and interfaces, or neither")
         if len(self.cards) not in {0, self.interfaces}:
-            msg = "set one card for each interface, or none"
-            raise ValueError(msg)
+            raise ValueError("set one card for each interface, or none")
         return self
 
     @property
@@ -144,8 +142,7 @@ class _MachineRow(Row):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.gpu is None) != (self.gpus == 0):
-            msg = "set both gpu and gpus, or neither"
-            raise ValueError(msg)
+            raise ValueError("set both gpu and gpus, or neither")
         return self
 
     def machine(self, cloud: str, name: str, table: "CloudTable") -> Machine:

@@ -21,8 +21,7 @@ _FORBIDDEN: Final = frozenset(
 
 def _allowed(resource: str) -> str:
     if "*" in resource or resource in _FORBIDDEN:
-        msg = f"{resource} must not be in a role"
-        raise ValueError(msg)
+        raise ValueError(f"{resource} must not be in a role")
     return resource
 
 

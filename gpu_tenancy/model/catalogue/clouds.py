@@ -202,8 +202,7 @@ def boot_disk(cloud: str) -> BootDisk:
     """The boot disks of a cloud's nodes. Raises ValueError for a cloud whose table has none."""
     found = rules_of(cloud).boot_disk
     if found is None:
-        msg = f"gpu_tenancy/model/catalogue/clouds.yaml: {cloud} has no bootDisk; add it"
-        raise ValueError(msg)
+        raise ValueError(f"gpu_tenancy/model/catalogue/clouds.yaml: {cloud} has no bootDisk; add it")
     return found
 
 

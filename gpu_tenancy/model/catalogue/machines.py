@@ -34,8 +34,7 @@ class _KubeMemory(Row):
 
     def kept(self, cpu: int, memory: int) -> float:
         pods = 0 if self.pods is None else self.pods.few if cpu < self.pods.below else self.pods.most
-        by_pods = self.base + self.per_pod * pods
-        return _stepped(memory, self.steps) + min(by_pods, memory * (self.most or 1))
+        return _stepped(memory, self.steps) + min(self.base + self.per_pod * pods, memory * (self.most or 1))
 
 
 class _Unseen(Fact):
@@ -87,8 +86,7 @@ class Purchase(Row):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         if both := set(self.has) & set(self.lacks):
-            msg = f"{', '.join(sorted(both))} is both in has and in lacks"
-            raise ValueError(msg)
+            raise ValueError(f"{', '.join(sorted(both))} is both in has and in lacks")
         return self
 
 

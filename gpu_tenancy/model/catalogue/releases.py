@@ -37,8 +37,7 @@ class Chart(Fact):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.chart.startswith(_OCI) == (self.repository is not None):
-            msg = "set either an oci:// reference as chart, or a chart name and a repository"
-            raise ValueError(msg)
+            raise ValueError("set either an oci:// reference as chart, or a chart name and a repository")
         return self
 
     @property

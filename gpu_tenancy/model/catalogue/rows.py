@@ -46,6 +46,5 @@ def known(value: object) -> object:
 def known_price(value: object) -> object:
     """The price of a row; None for `unknown`. Raises ValueError if the row has no price."""
     if value is None:
-        msg = "no price; set a price or 'unknown'"
-        raise ValueError(msg)
+        raise ValueError("no price; set a price or 'unknown'")
     return known(value)

@@ -1,4 +1,4 @@
-"""Storage services of each cloud (`storage.yaml`), and Fluid's caches (`caches.yaml`)."""
+"""Storage services of each cloud (`storage.yaml`), drivers for buckets (`buckets.yaml`), and caches (`caches.yaml`)."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,7 +9,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue.rows import Architecture, Fact, Row, known_price, read_rows
 from gpu_tenancy.model.fields import Bytes, Cpu
 from gpu_tenancy.model.spec.clouds.base import KubernetesVersion
-from gpu_tenancy.model.spec.data import Medium, Runtime, StorageMode
+from gpu_tenancy.model.spec.data import Runtime, StorageMode
 
 
 class Sizes(Row):
@@ -62,18 +62,43 @@ def storage_services() -> Mapping[str, Mapping[str, StorageService]]:
     return read_rows("storage", dict[str, dict[str, StorageService]])
 
 
-class CacheContainer(Row):
-    """A container of a cache, without the cache itself: CPU in millicores, memory in bytes."""
+class Container(Row):
+    """A container of a pod: CPU in millicores, memory in bytes."""
 
     cpu: Cpu
     memory: Bytes
-    heap: Bytes = 0  # of Java, a part of the memory; 0 for other programs or no bound
-    direct: Bytes = 0  # direct memory of Java, likewise
 
     @property
     def amounts(self) -> Amounts:
         """CPU in millicores and memory in bytes."""
         return {CPU: self.cpu, MEMORY: self.memory}
+
+
+class Sidecar(Container):
+    """A container that a driver's webhook adds to each pod with its volumes; its amounts without `limits`."""
+
+    annotations: Mapping[str, str]  # which the webhook requires of the pod
+    limits: Mapping[str, str]  # annotation of each resource, as limit and request
+
+
+class BucketDriver(Row):
+    """A CSI driver for object storage; without a sidecar, a daemon of the node reads the bucket."""
+
+    name: str
+    sidecar: Sidecar | None = None
+    egress: tuple[str, ...] = ()  # CIDRs that NetworkPolicies of teams allow over HTTPS
+
+
+def bucket_drivers() -> Mapping[str, BucketDriver]:
+    """The drivers by scheme of the bucket's URL."""
+    return read_rows("buckets", dict[str, BucketDriver])
+
+
+class CacheContainer(Container):
+    """A container of a cache, without the cache itself."""
+
+    heap: Bytes = 0  # of Java, a part of the memory; 0 for other programs or no bound
+    direct: Bytes = 0  # direct memory of Java, likewise
 
 
 class CachePods(Row):
@@ -101,7 +126,6 @@ class CacheRow(Fact):
 
     kind: str
     api: str
-    media: tuple[Medium, ...]  # media for the cache
     pods: CachePods
     load: CacheContainer  # the pod that reads the dataset into the cache
     architectures: tuple[Architecture, ...]  # CPU architectures of its images

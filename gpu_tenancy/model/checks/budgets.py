@@ -119,8 +119,7 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
     if not priced:
         yield "the team has no GPUs, and only their costs are counted", "remove it"
     if unknown := ", ".join(flavor for flavor in priced if prices[flavor] is None):
-        fix = "set `prices` of the machines of its pools, or remove the budget"
-        yield f"the price of {unknown} is unknown", fix
+        yield f"the price of {unknown} is unknown", "set `prices` of the machines of its pools, or remove the budget"
     here, storage = installed_by(tree, "prometheus") == "here", tree.stack.metrics.storage
     if not _has_prometheus(tree):
         yield "no Prometheus of this stack records what GPUs are used", "set operators.prometheus to here or installed"

@@ -66,9 +66,8 @@ def _driver(stack: Stack) -> Iterator[Problem]:
     of_s3 = next((name for name, dataset in stack.datasets.items() if dataset.scheme == "s3"), None)
     if version and version.startswith("v1.") and of_s3:
         rule = "does not mount with the identity of a pod, which version 2 does"
-        place = ("cluster", "create", "addons", _S3_DRIVER)
         fix = "set version v2 or later, or remove it for the default"
-        yield Problem(place, rule, fix, version, about=(("datasets", of_s3),))
+        yield Problem(("cluster", "create", "addons", _S3_DRIVER), rule, fix, version, about=(("datasets", of_s3),))
 
 
 def _class(stack: Stack, storage: Storage, path: Path) -> Iterator[Problem]:
@@ -224,8 +223,7 @@ def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[P
         key, shown, other = "flavor", flavor.name, "use another flavor"
         if acceleration.replicas:
             key, shown, other = "replicas", str(acceleration.replicas), "lower it"
-        fix = f"raise {pools}.nodes.min to {max(1, replicas)}, or {other}"
-        yield Problem((*path, key), rule, fix, shown, about)
+        yield Problem((*path, key), rule, f"raise {pools}.nodes.min to {max(1, replicas)}, or {other}", shown, about)
 
 
 def _disks(path: Path, tree: Tree, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:

@@ -185,8 +185,7 @@ def driver_problems(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
     for name, pool in tree.pools.items():
         place, driver = ("pools", name, "driver"), pool.pool.driver
         if driver and not pool.of_nvidia:
-            rule = "is a mode of the NVIDIA driver, but the pool has no NVIDIA GPUs"
-            yield Problem(place, rule, "remove it", driver)
+            yield Problem(place, "is a mode of the NVIDIA driver, but the pool has no NVIDIA GPUs", "remove it", driver)
         elif driver and driver not in rules.drivers:
             known = "; ".join(f"{mode} ({row.means})" for mode, row in rules.drivers.items())
             yield Problem(place, f"is not a driver mode of {rules.title}", f"use one of: {known}", driver)
@@ -200,8 +199,7 @@ def driver_problems(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
             " Operator: the nodes of one pool would have no driver or no container runtime"
         )
         fix = f"set the same driver for both pools, or use two clusters ({names[0]}: {modes[names[0]].means})"
-        about = (("pools", first.name, "driver"),)
-        yield Problem(("pools", other.name, "driver"), rule, fix, names[1], about=about)
+        yield Problem(("pools", other.name, "driver"), rule, fix, names[1], about=(("pools", first.name, "driver"),))
     if not conflicts:
         yield from _approved(tree, rules)
     for flavor in () if tree.stack.dispatches else tree.flavors.values():

@@ -12,14 +12,8 @@ from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds, fixed_prices
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.catalogue.storage import storage_services
+from gpu_tenancy.model.checks import pools
 from gpu_tenancy.model.checks.fabric import driver_problems
-from gpu_tenancy.model.checks.pools import (
-    capacity_problems,
-    empty_pool_problems,
-    machines_command,
-    placement_problems,
-    zone_problems,
-)
 from gpu_tenancy.model.plan.cluster import fixed_tags
 from gpu_tenancy.model.plan.needs import has_claims
 from gpu_tenancy.model.plan.pools import MIG_CONFIG_LABEL, PLUGIN_CONFIG_LABEL, ResolvedPool, uses_local_disks
@@ -49,12 +43,12 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     for name, pool in tree.pools.items():
         if stack.cluster.NODES_MADE:
             yield from _made(pool, rules)
-            yield from empty_pool_problems(pool, rules)
+            yield from pools.empty_pool_problems(pool, rules)
         elif service == stack.cluster.cloud:
             yield from (replace(problem, about=(("cluster",),)) for problem in _somebody_elses(name, pool.pool))
         if pool.pool.alternatives:
             yield from _alternatives(pool, rules)
-        yield from capacity_problems(pool, rules)
+        yield from pools.capacity_problems(pool, rules)
     yield from _apart(tree, rules)
     for flavor in tree.flavors.values():
         first = flavor.pools[0]
@@ -94,7 +88,8 @@ def _prices(stack: Stack, service: str) -> Iterator[Problem]:
             yield Problem(place, "is storage, which has no price per hour", "remove onDemand and spot", name)
         elif name not in classes and name not in own and find_machine(name) is None:
             known = [*own, *(machine for cloud, machine in machines() if service in {cloud, "existing"}), *classes]
-            yield Problem(place, *unknown("machine type or class of storage", name, known, machines_command(service)))
+            command = pools.machines_command(service)
+            yield Problem(place, *unknown("machine type or class of storage", name, known, command))
         elif name not in classes and price.gib_month is not None:
             yield Problem(place, "is a machine type, which has no price for a GiB", "remove gibMonth", name)
 
@@ -102,17 +97,15 @@ def _prices(stack: Stack, service: str) -> Iterator[Problem]:
 def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
     name, pool, machine, cloud = resolved.name, resolved.pool, resolved.machine, resolved.cluster.cloud
     if not rules.pool_name.fits(name):
-        rule = f"is not a valid pool name on {rules.title}"
-        yield Problem(("pools", name), rule, f"use {rules.pool_name.write}")
+        yield Problem(("pools", name), f"is not a valid pool name on {rules.title}", f"use {rules.pool_name.write}")
     if pool.machine is None:
         rule = f"has no machine type, which {rules.title} needs to create the pool"
-        fix = "set machine; if it is not in the catalogue, add it under machines"
-        yield Problem(("pools", name), rule, fix)
+        yield Problem(("pools", name), rule, "set machine; if it is not in the catalogue, add it under machines")
     elif machine and machine.cloud not in {"", cloud}:
         rule = f"is a machine type of {clouds()[machine.cloud].title}, but the cluster is on {rules.title}"
         of_cloud = {other: row for (of, other), row in machines().items() if of == cloud}
         alike = [other for other, row in of_cloud.items() if (row.gpu, row.gpus) == (machine.gpu, machine.gpus)]
-        known = listed(pool.machine, alike or of_cloud, machines_command(cloud))
+        known = listed(pool.machine, alike or of_cloud, pools.machines_command(cloud))
         fix = f"use a machine type of {rules.title}, such as {known}"
         yield Problem(("pools", name, "machine"), rule, fix, pool.machine)
     elif machine:
@@ -121,8 +114,8 @@ def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
         local, images = uses_local_disks(resolved.cluster, machine), pool.image_disk
         if images and (wrong := resolved.cluster.image_disk_rule(images, pool.driver, local_disks=local)):
             yield Problem(("pools", name, "imageDisk"), *wrong, images)
-        yield from zone_problems(resolved, machine, rules)
-        yield from placement_problems(resolved, machine, rules)
+        yield from pools.zone_problems(resolved, machine, rules)
+        yield from pools.placement_problems(resolved, machine, rules)
     for index, zone in enumerate(pool.zones):
         if wrong := resolved.cluster.zone_rule(zone):
             yield Problem(("pools", name, "zones", index), *wrong, zone, about=(("cluster",),))
@@ -276,7 +269,7 @@ def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem
         other, at = find_machine(text, service), (*place, index)
         if other is None:
             known = (of_cloud for cloud, of_cloud in machines() if cloud == service)
-            yield Problem(at, *unknown(f"{rules.title} machine type", text, known, machines_command(service)))
+            yield Problem(at, *unknown(f"{rules.title} machine type", text, known, pools.machines_command(service)))
         elif machine and any(getattr(other, key) != getattr(machine, key) for key in ("gpu", "gpus", "architecture")):
             has = f"{machine.gpus} {machine.gpu} GPUs" if machine.gpus else f"no GPUs and {machine.architecture} CPUs"
             yield Problem(at, f"differs from {pool.machine}, which has {has}", "use a machine type with the same", text)
@@ -286,7 +279,7 @@ def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem
 
 
 def _system(name: str, service: str) -> Iterator[Problem]:
-    place, command = ("cluster", "create", "system", "machine"), machines_command(service)
+    place, command = ("cluster", "create", "system", "machine"), pools.machines_command(service)
     without_gpus = [other for (of, other), row in machines().items() if of == service and not row.gpus]
     machine = find_machine(name, service)
     if machine is None:

@@ -82,9 +82,8 @@ def _operator(tree: Tree, name: str, operator: Operator) -> Iterator[Problem]:
         yield Problem((*place, "values", *keys), rule, hint)
     if operator.install == "off" and (why := reason(tree, name)):
         about, text = why
-        rule = f"is not possible because the stack needs the operator: {text}"
         fix = f"set here (or installed, if it is installed already), or remove {to_camel(name)}"
-        yield Problem(place, rule, fix, "off", (about,))
+        yield Problem(place, f"is not possible because the stack needs the operator: {text}", fix, "off", (about,))
 
 
 _DRIVER: Final[Path] = ("operators", "draDriver")

@@ -163,8 +163,7 @@ def placement_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRul
     of_reservation = rules.reserved_policy and pool.capacity.kind == "reserved" and machine.domain is None
     if pool.compact and pool.capacity.kind not in rules.compact:
         rule = f"{rules.title} does not support compact placement with capacity {pool.capacity.kind}"
-        fix = f"remove it, or set capacity to one of: {', '.join(rules.compact)}"
-        yield Problem(place, rule, fix)
+        yield Problem(place, rule, f"remove it, or set capacity to one of: {', '.join(rules.compact)}")
     elif pool.compact and rules.compact_zones and len(zones) not in rules.compact_zones:
         rule = f"{rules.title} supports compact placement only in one zone"
         yield Problem(place, rule, f"set one zone under pools.{name}.zones", about=(("pools", name, "zones"),))

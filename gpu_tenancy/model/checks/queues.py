@@ -176,11 +176,10 @@ def _uncovered(queue: str, found: coverage.Uncovered) -> Problem:
     gpus = counted(found.gpus.units, found.gpus.resource, found.gpus.flavor)
     has = f"{queue} is guaranteed {amount_text(resource, bound)} with its {gpus}"
     needs = f"needs {counted(found.amount, resource)}{of}"
-    rule = f"{needs}, and {has}: {coverage.WHY}"
     fix = f"raise {found.lacking.key(queue, resource)} to {format_amount(resource, found.amount)}"
     if bound:
         fix = f"lower the {resource} of its pods to {amount_text(resource, bound)} in total, or {fix}"
-    return Problem(found.path, rule, fix, about=(("teams", queue), ("pools",)))
+    return Problem(found.path, f"{needs}, and {has}: {coverage.WHY}", fix, about=(("teams", queue), ("pools",)))
 
 
 def peak_problems(tree: Tree) -> Iterator[Problem]:

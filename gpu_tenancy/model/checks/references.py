@@ -222,8 +222,7 @@ def people_problems(tree: Tree) -> Iterator[Problem]:
                 rule = f"is the ServiceAccount of the pods of team {team}, which has no rights"
                 yield Problem(place, rule, "rename the service account", name)
             if account.subject and (wrong := stack.cluster.account_rule(team, name, account.subject)):
-                about = (("cluster", "identityProvider"),)
-                yield Problem((*place, "subject"), *wrong, account.subject, about=about)
+                yield Problem((*place, "subject"), *wrong, account.subject, about=(("cluster", "identityProvider"),))
     for index, account in enumerate(stack.guards.exempt if stack.guards.action != "off" else ()):
         yield from _exempt(stack, account, ("guards", "exempt", index))
 

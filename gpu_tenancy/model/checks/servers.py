@@ -34,9 +34,8 @@ def engine_problems(tree: Tree) -> Iterator[Problem]:
     idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in servers)
     if idle and metrics.model_fields_set & {"by", "prometheus"}:
         key = "by" if metrics.by else "prometheus"
-        rule = f"sets {key} without histogram, so nothing is measured"
         fix = f"set histogram to the one that your servers expose, such as inference_latency_seconds, or remove {key}"
-        yield Problem(("metrics",), rule, fix, about=(("teams",),))
+        yield Problem(("metrics",), f"sets {key} without histogram, so nothing is measured", fix, about=(("teams",),))
     for server in servers:
         path, engine = server.path, engine_of(server)
         if engine:
@@ -222,8 +221,7 @@ def _notebooks(path: Path, spec: Team, expose: NotebooksExpose, hosts: dict[str,
             yield Problem(place, f"is also {dotted(other)}", "set another name, or another domain", host, (other,))
         if name in spec.serving:
             server: Path = (*path[:2], "serving", name)
-            rule = f"is also the Service of {dotted(server)}"
-            yield Problem(place, rule, "set another name", name, (server,))
+            yield Problem(place, f"is also the Service of {dotted(server)}", "set another name", name, (server,))
 
 
 def _host(path: Path, spec: Team, host: str) -> Iterator[Problem]:

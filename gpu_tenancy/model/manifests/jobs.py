@@ -4,15 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpu_tenancy.model.manifests.job_sets import (
-    deadline_of,
-    deletion_of,
-    job_object,
-    job_set,
-    pod_template,
-    policy_of_failures,
-    train_job,
-)
+from gpu_tenancy.model.manifests import job_sets
 from gpu_tenancy.model.manifests.pods import NAME, VOLCANO, container, pod_spec, template_metadata
 from gpu_tenancy.model.names import GROUP_MINIMUM
 from gpu_tenancy.model.plan.workloads import GANG, JobPlan, RolePlan
@@ -24,8 +16,9 @@ def _leader_worker_set(job: JobPlan) -> dict[str, Any]:
 
     https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go
     """
-    size, templates = sum(role.pods for role in job.roles), [pod_template(job, role, "train") for role in job.roles]
-    return job_object(job, {"replicas": job.groups, "leaderWorkerTemplate": group_template(size, *templates)})
+    size = sum(role.pods for role in job.roles)
+    templates = [job_sets.pod_template(job, role, "train") for role in job.roles]
+    return job_sets.job_object(job, {"replicas": job.groups, "leaderWorkerTemplate": group_template(size, *templates)})
 
 
 def group_template(size: int, leader: dict[str, Any], worker: dict[str, Any]) -> dict[str, Any]:
@@ -52,9 +45,9 @@ def _ray_job(job: JobPlan) -> dict[str, Any]:
         "shutdownAfterJobFinishes": True,
         "backoffLimit": job.retries,
         "rayClusterSpec": _cluster(job),
-        **deadline_of(job),
+        **job_sets.deadline_of(job),
     }
-    return job_object(job, spec)
+    return job_sets.job_object(job, spec)
 
 
 def _cluster(job: JobPlan) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def _cluster(job: JobPlan) -> dict[str, Any]:
     # Ray tasks run on the workers; a head with GPUs computes too.
     params = _start(head) if head.pod.gpus else {"num-cpus": "0"}
     return {
-        "headGroupSpec": {"rayStartParams": params, "template": pod_template(job, head, "ray")},
+        "headGroupSpec": {"rayStartParams": params, "template": job_sets.pod_template(job, head, "ray")},
         "workerGroupSpecs": [
             {
                 "groupName": role.name,
@@ -70,7 +63,7 @@ def _cluster(job: JobPlan) -> dict[str, Any]:
                 "minReplicas": role.pods,
                 "maxReplicas": role.pods,
                 "rayStartParams": _start(role),
-                "template": pod_template(job, role, "ray"),
+                "template": job_sets.pod_template(job, role, "ray"),
             }
             for role in workers
         ],
@@ -95,7 +88,7 @@ def job_manifest(job: JobPlan) -> dict[str, Any]:
 
 def _job(job: JobPlan) -> dict[str, Any]:
     """A Job. With `gang`, Kueue admits it to the quota, and Volcano then schedules its pods together."""
-    template = pod_template(job, job.roles[-1], "train")
+    template = job_sets.pod_template(job, job.roles[-1], "train")
     template["spec"]["restartPolicy"] = "Never"
     if job.gang:
         template["spec"]["schedulerName"] = VOLCANO
@@ -104,12 +97,12 @@ def _job(job: JobPlan) -> dict[str, Any]:
         "completions": job.workers,
         "completionMode": "Indexed",
         "backoffLimit": job.retries,
-        "podFailurePolicy": policy_of_failures("Ignore"),
+        "podFailurePolicy": job_sets.policy_of_failures("Ignore"),
         "template": template,
-        **deletion_of(job),
-        **deadline_of(job),
+        **job_sets.deletion_of(job),
+        **job_sets.deadline_of(job),
     }
-    made = job_object(job, spec)
+    made = job_sets.job_object(job, spec)
     gang = {GROUP_MINIMUM: str(job.workers)} if job.gang else {}
     elastic = {**_ELASTIC, _MINIMUM: str(job.least)} if job.least else {}
     if annotations := gang | elastic:
@@ -119,17 +112,17 @@ def _job(job: JobPlan) -> dict[str, Any]:
 
 _BUILDERS: Final[Mapping[str, Callable[[JobPlan], dict[str, Any]]]] = {
     "Job": _job,
-    "JobSet": job_set,
+    "JobSet": job_sets.job_set,
     "LeaderWorkerSet": _leader_worker_set,
     "RayJob": _ray_job,
-    "TrainJob": train_job,
+    "TrainJob": job_sets.train_job,
 }
 
 
 def gang_manifest(gang: JobPlan) -> dict[str, Any]:
     """A Volcano Job: all pods of all of its tasks start together, or none."""
     # A Volcano Job has no field for a deadline, so each of its pods has it.
-    end = {"restartPolicy": "OnFailure", **deadline_of(gang)}
+    end = {"restartPolicy": "OnFailure", **job_sets.deadline_of(gang)}
     spec: dict[str, Any] = {
         "schedulerName": VOLCANO,
         "queue": gang.queue,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from zlib import crc32
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Template
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.observability.expressions import Expressions
+from gpu_tenancy.model.observability.expressions import JINJA, expressions
 from gpu_tenancy.model.observability.levels import levels, promises, quantile, rate, series
 from gpu_tenancy.model.observability.panels import Dashboard, Panel, Target, Variable, to_json
 from gpu_tenancy.model.spec.serving import NO_METRICS
@@ -20,16 +20,6 @@ if TYPE_CHECKING:  # The plan imports this package, so importing it at run time 
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.model.plan.workloads import ServerPlan
 
-_JINJA: Final = Environment(
-    variable_start_string="<<",
-    variable_end_string=">>",
-    block_start_string="<%",
-    block_end_string="%>",
-    comment_start_string="<#",
-    comment_end_string="#>",
-    undefined=StrictUndefined,
-    autoescape=False,  # noqa: S701 - PromQL and Markdown, not HTML
-)
 _SIZES: Final = {"stat": (4, 4), "row": (24, 1)}
 _SIZE: Final = (12, 8)  # of panels of any other kind
 _LONGEST_UID: Final = 40  # of a dashboard in Grafana: `MaxUIDLength` of pkg/util in grafana/grafana
@@ -61,9 +51,9 @@ def observability(
         "guarantee": promised[""],
         "waiting": {name: level for name, level in promised.items() if name},
         "alone": False,
-        "on": Expressions(resources or (CPU,), teams),
-        "cpus": Expressions((CPU,), teams),
-        "bytes": Expressions((MEMORY,), teams),
+        "on": expressions(resources or (CPU,), teams),
+        "cpus": expressions((CPU,), teams),
+        "bytes": expressions((MEMORY,), teams),
         "gpus": bool(resources),
         "flavors": [name for name, flavor in tree.flavors.items() if flavor.resource or not resources],
         "servers": servers,
@@ -99,7 +89,7 @@ def _boards(names: Mapping[str, Any]) -> list[Any]:
 def _of_team(team: str, names: Mapping[str, Any]) -> Iterator[Dashboard]:
     """The dashboards of one team, without the platform team's."""
     servers = [server for server in names["servers"] if server.team == team]
-    own = {**names, "on": replace(names["on"], teams=(team,)), "servers": servers, "alone": True}
+    own = {**names, "on": expressions(names["on"]["resources"], (team,)), "servers": servers, "alone": True}
     for row in _boards(own):
         if row["folder"] != "Platform" and (servers or "each_server" not in row):
             board = _dashboard(row, own)
@@ -169,12 +159,12 @@ def _filled(value: Any, names: Mapping[str, Any]) -> Any:
 
 @cache
 def _template(text: str) -> Template:
-    return _JINJA.from_string(text)
+    return JINJA.from_string(text)
 
 
 @cache
 def _condition(text: str) -> Any:
-    return _JINJA.compile_expression(text)
+    return JINJA.compile_expression(text)
 
 
 @cache

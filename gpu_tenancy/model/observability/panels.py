@@ -3,8 +3,12 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from gpu_tenancy.model.yaml import read_table
+
+_PARTS: Final[Any] = read_table(Path(__file__).with_name("grafana.yaml"))
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 Colours: TypeAlias = Sequence[tuple[int | None, str]]
@@ -14,7 +18,6 @@ _WIDTHS: Final = {"node": 300, "job_name": 260}
 _WIDTH: Final = 180
 """Width of a column of names, in pixels: by default all columns are equally wide, and names are truncated."""
 _LEAST: Final = 90  # minimum width of the other columns; the default of 150 is too wide for a table of ten columns
-_DASHES: Final = {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 8]}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ def _overrides(panel: Panel) -> list[dict[str, Any]]:
         return [
             {
                 "matcher": {"id": "byFrameRefID", "options": letter},
-                "properties": [_DASHES, {"id": "custom.fillOpacity", "value": 0}],
+                "properties": [_PARTS["dashes"], {"id": "custom.fillOpacity", "value": 0}],
             }
             for letter, target in _lettered(panel)
             if target.bound
@@ -135,29 +138,17 @@ def _column(target: Target) -> list[dict[str, Any]]:
 
 
 def _options(panel: Panel) -> dict[str, Any]:
-    if panel.kind == "stat":
-        return {
-            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-            "colorMode": "value",
-            "graphMode": "none",
-            "textMode": "value",
-        }
-    if panel.kind == "table":
-        return {"showHeader": True, "cellHeight": "sm"}
-    beside = {"displayMode": "table", "placement": "right", "sortBy": "Last *", "sortDesc": True}
-    below = {"displayMode": "list", "placement": "bottom"}
+    if panel.kind in {"stat", "table"}:
+        return _PARTS[panel.kind]
+    calcs = [] if panel.repeat else ["lastNotNull"]
     return {
-        "legend": {
-            "showLegend": True,
-            "calcs": [] if panel.repeat else ["lastNotNull"],
-            **(beside if _of_many(panel) else below),
-        },
+        "legend": {"showLegend": True, "calcs": calcs, **_PARTS["beside" if _of_many(panel) else "below"]},
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
 
 
 def _of_many(panel: Panel) -> bool:
-    """Whether a graph has many lines, so that a legend below it would be truncated."""
+    """Whether a graph has many lines."""
     return not panel.repeat and any("{{" in target.legend for target in panel.targets)
 
 
@@ -174,10 +165,6 @@ def _one_table(panel: Panel) -> list[dict[str, Any]]:
     return [{"id": "merge", "options": {}}, {"id": "organize", "options": organised}]
 
 
-_SCHEMA: Final = 42
-"""Of Grafana 13.2, which kube-prometheus-stack installs (`defaultDashboard.schemaVersion` of `@grafana/schema` 13.2.2
-on npm, read 2026-11-21). Versions 41 and 42 changed `time_options` and `hideFrom`, which these dashboards do not use
-(apps/dashboard/pkg/migration/schemaversion in grafana/grafana)."""
 _COLUMNS: Final = 24
 
 
@@ -208,24 +195,15 @@ class Dashboard:
 
 def to_json(dashboard: Dashboard) -> str:
     """The JSON that Grafana's sidecar loads from a ConfigMap."""
-    source = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
-    data: dict[str, Any] = {
+    shown = {
         "uid": dashboard.uid,
         "title": dashboard.title,
         "tags": [dashboard.tag],
-        "schemaVersion": _SCHEMA,
-        "version": 1,
-        "editable": False,
-        "graphTooltip": 1,
-        "time": {"from": "now-6h", "to": "now"},
-        "refresh": "1m",
-        "timezone": "",
-        "annotations": {"list": []},
-        "links": [{**_TO_THE_OTHERS, "tags": [dashboard.tag]}],
-        "templating": {"list": [source, *(_variable(variable) for variable in dashboard.variables)]},
+        "links": [{**_PARTS["link"], "tags": [dashboard.tag]}],
+        "templating": {"list": [_PARTS["source"], *(_variable(variable) for variable in dashboard.variables)]},
         "panels": list(_placed(dashboard.panels)),
     }
-    return json.dumps(data, indent=1) + "\n"
+    return json.dumps({**_PARTS["dashboard"], **shown}, indent=1) + "\n"
 
 
 def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
@@ -239,30 +217,8 @@ def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
         x = _COLUMNS if panel.repeat else x + wide
 
 
-_TO_THE_OTHERS: Final[dict[str, Any]] = {
-    "type": "dashboards",
-    "title": "Tenancy pages",
-    "tags": [],
-    "icon": "external link",
-    "tooltip": "",
-    "url": "",
-    "asDropdown": False,
-    "includeVars": True,
-    "keepTime": True,
-    "targetBlank": False,
-}
-"""A link to each dashboard with a tag, which keeps the time range and the variables."""
-
-
 def _variable(variable: Variable) -> dict[str, Any]:
-    shown = {
-        "name": variable.name,
-        "label": variable.label,
-        "includeAll": True,
-        "multi": True,
-        "hide": 0,
-        "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
-    }
+    shown = {**_PARTS["variable"], "name": variable.name, "label": variable.label}
     if variable.values:
         return {**shown, "type": "custom", "query": variable.values}
     query = {"query": variable.query, "refId": variable.name}

@@ -101,8 +101,7 @@ def _lines(tree: Tree, needs: tuple[Need, ...]) -> Iterator[BillLine]:
         yield BillLine.of(fixed.title.partition(",")[0], fixed.title, [fixed.number] * 3, HOURS, fixed.price)
     if creation := tree.stack.cluster.creation:
         machine = find_machine(creation.system.machine, tree.stack.cluster.cloud)
-        size = boot_disk(tree.stack.cluster.cloud).system
-        _add_disks(disks, tree, machine, size, [creation.system.nodes.min] * 3)
+        _add_disks(disks, tree, machine, boot_disk(tree.stack.cluster.cloud).system, [creation.system.nodes.min] * 3)
     for kind, gib in disks.items():
         price = storage_price(tree.stack.cluster.cloud, tree.stack.prices, kind)
         yield BillLine.of("boot disks", f"boot disks ({kind}), GiB", gib, 1, price)

@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
+from gpu_tenancy.model.catalogue.storage import bucket_drivers
+from gpu_tenancy.model.plan import identities
 from gpu_tenancy.model.plan.costs import storage_cost
-from gpu_tenancy.model.plan.identities import (
-    ACCOUNTS_OF_PODS,
-    DataGrant,
-    caches_grants,
-    data_grants,
-    granted_here,
-    service_accounts,
-)
-from gpu_tenancy.model.plan.object_storage import DRIVERS, accelerated, pod_amounts, replicas_of
+from gpu_tenancy.model.plan.object_storage import accelerated, pod_amounts, replicas_of
 from gpu_tenancy.model.plan.people import bindings, resolved
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims
@@ -64,8 +58,7 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
             storage, mounted = team.storage[claim.name], _mounts(team, claim.name, storage=True)
             cost, taken = storage_cost(cluster, tree.stack.prices, storage), storage.snapshots
             shown = f"{taken.schedule} UTC, {taken.keep} kept" if taken else ""
-            size = claim.size
-            yield DataAccess(name, "storage", claim.name, place, WRITE, size, mounted, cost=cost, snapshots=shown)
+            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted, cost=cost, snapshots=shown)
 
 
 def _mounts(team: ResolvedTeam, name: str, *, storage: bool = False) -> tuple[str, ...]:
@@ -88,50 +81,50 @@ def network_needs(classes: Iterable[StorageClassPlan]) -> Iterator[str]:
 def rights_to_grant(stack: Stack) -> Iterator[str]:
     """Tasks of a bucket's administrator, which the stack cannot do: one sentence or command each."""
     for team in stack.teams:
-        for grant in data_grants(stack.datasets, team):
+        for grant in identities.data_grants(stack.datasets, team):
             dataset, place = stack.datasets[grant.dataset], grant.folder
-            if not granted_here(stack.cluster, dataset):
+            if not identities.granted_here(stack.cluster, dataset):
                 yield from _grant(stack.cluster, team, grant)
             elif place.scheme == "gs" and place.prefix and not dataset.create:
                 yield f"gcloud storage managed-folders create {place}/"
-    for grant in caches_grants(stack.datasets):
-        if not granted_here(stack.cluster, stack.datasets[grant.dataset]):
+    for grant in identities.caches_grants(stack.datasets):
+        if not identities.granted_here(stack.cluster, stack.datasets[grant.dataset]):
             # Caches read the bucket with the identity of the default ServiceAccount of their namespace.
             who = f"Grant the ServiceAccount {CACHES}/default of the cluster"
             yield f"{who}, by an IAM role: {_s3(grant)}" if grant.folder.scheme == "s3" else f"{who}: {_gcs(grant)}"
 
 
-def _grant(cluster: Cluster, team: str, grant: DataGrant) -> Iterator[str]:
+def _grant(cluster: Cluster, team: str, grant: identities.DataGrant) -> Iterator[str]:
     """Cloud Storage FUSE reads with the identity of the pod in every cluster; other drivers have their own."""
     place = grant.folder
-    driver = f"Grant the identity of the CSI driver {DRIVERS[place.scheme].name} in the cluster"
+    driver = f"Grant the identity of the CSI driver {bucket_drivers()[place.scheme].name} in the cluster"
     if place.endpoint:
         can = f"{WRITE if grant.writes else READ} {place} at {place.endpoint}"
-        yield f"Give the CSI driver {DRIVERS[place.scheme].name} in the cluster keys that can {can}"
+        yield f"Give the CSI driver {bucket_drivers()[place.scheme].name} in the cluster keys that can {can}"
     elif place.scheme == "s3":
         yield f"{driver}: {_s3(grant)}"
     elif place.scheme == "az":
         folder = f", under the path {place.prefix}/ only" if place.prefix else ""
         yield f"{driver}: role {BLOB_ROLES[grant.writes]} on the container {place.whole}{folder}"
     elif not isinstance(cluster, GcpCluster):
-        accounts = " and ".join(f"{team}/{account}" for account in ACCOUNTS_OF_PODS)
+        accounts = " and ".join(f"{team}/{account}" for account in identities.ACCOUNTS_OF_PODS)
         yield f"Grant the ServiceAccounts {accounts} of the cluster: {_gcs(grant)}"
     else:
         number = f"$(gcloud projects describe {cluster.project} --format='value(projectNumber)')"
         kind, url = ("managed-folders", f"{place}/") if place.prefix else ("buckets", str(place))
-        for account in ACCOUNTS_OF_PODS:
+        for account in identities.ACCOUNTS_OF_PODS:
             who = f'--role={OBJECT_ROLES[grant.writes]} --member="{cluster.principal(number, team, account)}"'
             yield f"gcloud storage {kind} add-iam-policy-binding {url} {who}"
 
 
-def _s3(grant: DataGrant) -> str:
+def _s3(grant: identities.DataGrant) -> str:
     place, arn = grant.folder, f"arn:aws:s3:::{grant.folder.bucket}"
     where = f" for the prefix {place.prefix}/*" if place.prefix else ""
     objects = f"{arn}/{place.prefix}/*" if place.prefix else f"{arn}/*"
     return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[grant.writes])} on {objects}"
 
 
-def _gcs(grant: DataGrant) -> str:
+def _gcs(grant: identities.DataGrant) -> str:
     place = grant.folder
     where = f"the managed folder {place}/" if place.prefix else f"the bucket {place}"
     return f"role {OBJECT_ROLES[grant.writes]} on {where}"
@@ -194,7 +187,9 @@ def memberships(tree: Tree) -> Iterator[Membership]:
         if entries:
             yield Membership("", role, tuple(map(str, resolved(people.names, entries))))
     for team in tree.stack.teams:
-        shown = {who: str(account) for account in service_accounts(tree.stack, team) for who in account.people}
+        shown = {
+            who: str(account) for account in identities.service_accounts(tree.stack, team) for who in account.people
+        }
         for binding in bindings(tree, team):
             found = dict.fromkeys(shown.get(who, str(who)) for who in binding.people)
             yield Membership(team, binding.role, tuple(found))

@@ -145,8 +145,7 @@ def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> C
 def _node_pool(resolved: ResolvedPool) -> NodePool:
     pool, machine, supply = resolved.pool, resolved.machine, resolved.supply
     if machine is None or supply is None:
-        msg = f"pool {resolved.name} has no machine type; model.checks reports this first"
-        raise ValueError(msg)
+        raise ValueError(f"pool {resolved.name} has no machine type; model.checks reports this first")
     rule, service = resolved.sharing_rule, service_of(resolved.cluster)
     return NodePool(
         spec=pool,

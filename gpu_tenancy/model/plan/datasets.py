@@ -9,23 +9,10 @@ from hashlib import sha256
 from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts
-from gpu_tenancy.model.catalogue.storage import CacheContainer, caches
+from gpu_tenancy.model.catalogue.storage import CacheContainer, bucket_drivers, caches
+from gpu_tenancy.model.plan import object_storage
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.identities import granted_here
-from gpu_tenancy.model.plan.object_storage import (
-    DRIVERS,
-    Folder,
-    accelerated,
-    access_mode,
-    containers,
-    folder,
-    path_style,
-    pod_amounts,
-    replicas_of,
-    share,
-    sidecars_of,
-    store_of,
-)
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
@@ -67,7 +54,7 @@ def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
 
 
 def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumePlan:
-    place, writes = folder(dataset), dataset.writes(team)
+    place, writes = object_storage.folder(dataset), dataset.writes(team)
     by_scheme: dict[str, dict[str, str]] = {
         "s3": {"bucketName": place.bucket},
         "gs": {},
@@ -79,7 +66,7 @@ def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumeP
     return VolumePlan(
         dataset=name,
         team=team,
-        driver=DRIVERS[place.scheme].name,
+        driver=bucket_drivers()[place.scheme].name,
         # Handles are unique in the cluster; on GKE, the handle is the bucket.
         handle=place.bucket if place.scheme == "gs" else f"{team}-{name}",
         attributes=dict(sorted(attributes.items())),
@@ -90,7 +77,7 @@ def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumeP
     )
 
 
-def _identity(identity: str, dataset: Dataset, place: Folder) -> dict[str, str]:
+def _identity(identity: str, dataset: Dataset, place: object_storage.Folder) -> dict[str, str]:
     """Attributes by which a driver reads with the identity of the pod, and not with one for the whole cluster.
 
     https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md#pod-level-credentials,
@@ -106,18 +93,17 @@ def _identity(identity: str, dataset: Dataset, place: Folder) -> dict[str, str]:
         case "az":
             account = (dataset.account or "").split("/")
             group = {"resourceGroup": account[4], "subscriptionID": account[2]} if dataset.account else {}
-            own = {"clientID": f"{CLIENT_ID_OF}{identity}", "mountWithWorkloadIdentityToken": "true"}
-            return {**group, **own}
+            return {**group, "clientID": f"{CLIENT_ID_OF}{identity}", "mountWithWorkloadIdentityToken": "true"}
 
 
-def _options(place: Folder, *, writable: bool) -> tuple[str, ...]:
+def _options(place: object_storage.Folder, *, writable: bool) -> tuple[str, ...]:
     written, read, prefix = {
         "s3": (("allow-delete", "allow-other"), ("allow-other", "read-only"), f"prefix {place.prefix}/"),
         "gs": (("implicit-dirs",), ("implicit-dirs", "ro"), f"only-dir={place.prefix}"),
         "az": (("-o allow_other",), ("-o allow_other", "-o ro"), f"--subdirectory={place.prefix}"),
     }[place.scheme]
     # https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#endpoints-and-aws-privatelink
-    style = ("force-path-style",) if path_style(place.endpoint) else ()
+    style = ("force-path-style",) if object_storage.path_style(place.endpoint) else ()
     service = (f"endpoint-url {place.endpoint}", *style) if place.endpoint else ()
     return (*(written if writable else read), *((prefix,) if place.prefix else ()), *service)
 
@@ -175,7 +161,7 @@ def mounts_of(datasets: Mapping[str, Dataset], name: str, team: Team, workload: 
     return Mounts(
         (*from_buckets, *storage),
         workload.scratch,
-        sidecars_of(datasets, team, workload).annotations,
+        object_storage.sidecars_of(datasets, team, workload).annotations,
         STORAGE_GROUP if storage else None,
         (model.image, MODEL_PATH) if model and model.image else None,
     )
@@ -236,14 +222,14 @@ class CachedDataset:
     @property
     def access_mode(self) -> str:
         """Access mode of the claim."""
-        return access_mode(writable=self.writable)
+        return object_storage.access_mode(writable=self.writable)
 
 
 def cache_plans(tree: Tree) -> tuple[CachePlan, ...]:
     """The caches of a stack, one for each dataset with `accelerate`."""
     return tuple(
         _cache(name, dataset, acceleration, flavor)
-        for name, dataset, acceleration in accelerated(tree.stack.datasets)
+        for name, dataset, acceleration in object_storage.accelerated(tree.stack.datasets)
         if (flavor := tree.flavors.get(acceleration.flavor))
     )
 
@@ -259,7 +245,7 @@ def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
             dataset.writes(team),
             dataset.size,
         )
-        for name, dataset, acceleration in accelerated(tree.stack.datasets)
+        for name, dataset, acceleration in object_storage.accelerated(tree.stack.datasets)
         if dataset.is_of(team)
     )
 
@@ -277,7 +263,7 @@ def caches_of(datasets: Mapping[str, Dataset], flavor: str, workload: Workload) 
     """Labels of the nodes of a flavor that have caches of the datasets of a workload."""
     return tuple(
         node_label(name)
-        for name, _, acceleration in accelerated(datasets)
+        for name, _, acceleration in object_storage.accelerated(datasets)
         if name in workload.datasets and acceleration.flavor == flavor
     )
 
@@ -287,13 +273,13 @@ def _path(acceleration: Acceleration) -> str:
 
 
 def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flavor) -> CachePlan:
-    row, store, place = caches()[acceleration.runtime], store_of(dataset, acceleration), folder(dataset)
-    replicas = replicas_of(acceleration, flavor.always)
+    row, store = caches()[acceleration.runtime], object_storage.store_of(dataset, acceleration)
+    place, replicas = object_storage.folder(dataset), object_storage.replicas_of(acceleration, flavor.always)
     named = {"bucket": place.bucket, "prefix": place.prefix, "account": place.account}
     mount = store.mount.format(**named)
     secret = acceleration.secret
     keys = ("runtime", "flavor", "cache", "copies", "medium")
-    style = str(path_style(place.endpoint)).lower()
+    style = str(object_storage.path_style(place.endpoint)).lower()
     service = {k: v.format(endpoint=place.endpoint, path_style=style) for k, v in store.endpoint.items()}
     service = service if place.endpoint else {}
     planned = {"mount": mount, **service, **{key: getattr(acceleration, key) for key in keys}}
@@ -311,7 +297,7 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
         node_labels=flavor.node_labels,
         tolerated=flavor.taints,
         replicas=replicas,
-        size=share(acceleration, replicas),
+        size=object_storage.share(acceleration, replicas),
         claim=dataset.size,
         writable=dataset.written,
         pods=tuple(_pods(acceleration, replicas)),
@@ -322,8 +308,8 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
 
 def _pods(acceleration: Acceleration, replicas: int) -> Iterator[CachePod]:
     for pod in ("master", "worker", "fuse"):
-        of_cache = pod_amounts(acceleration, pod, replicas)
-        others = containers(acceleration, pod)
+        of_cache = object_storage.pod_amounts(acceleration, pod, replicas)
+        others = object_storage.containers(acceleration, pod)
         for key, container in others.items():
             amounts = dict(container.amounts)
             if key == "worker":  # The cache in memory is the first container's.

@@ -51,13 +51,11 @@ class ResourceQuota:
             extended = is_extended(resource) and not resource.startswith("count/")
             if extended and (prefix != "requests" or not is_extended(rest)):
                 bare = rest if prefix == "limits" else resource
-                msg = f"ResourceQuota {self.name}: {resource} is never counted; use requests.{bare}"
-                raise ValueError(msg)
+                raise ValueError(f"ResourceQuota {self.name}: {resource} is never counted; use requests.{bare}")
             scoped = resource in _COMPUTE or resource.startswith("count/") or extended
             if self.scope and not scoped:
                 rule = "is not supported with a PriorityClass scope; use only pods, cpu and memory"
-                msg = f"ResourceQuota {self.name}: {resource} {rule}"
-                raise ValueError(msg)
+                raise ValueError(f"ResourceQuota {self.name}: {resource} {rule}")
 
 
 @dataclass(frozen=True, slots=True)

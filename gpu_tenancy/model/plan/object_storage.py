@@ -4,63 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount, times
-from gpu_tenancy.model.catalogue.storage import CacheContainer, CacheStore, caches
+from gpu_tenancy.base.quantity import MEMORY, Amounts, add, format_amount, times
+from gpu_tenancy.model.catalogue.storage import CacheContainer, CacheStore, bucket_drivers, caches
 from gpu_tenancy.model.spec.data import Acceleration, Dataset, Scheme
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Workload
-
-
-@dataclass(frozen=True, slots=True)
-class Sidecar:
-    """A container that a driver's webhook adds to each pod with its volumes."""
-
-    annotations: Mapping[str, str]  # which the webhook requires of the pod
-    limits: Mapping[str, str]  # annotation of each resource, as limit and request
-    amounts: Amounts  # CPU and memory without such annotations
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """A CSI driver for object storage; it mounts without a sidecar if `sidecar` is None.
-
-    `from_pods`: names that the pod's network must reach for the sidecar; empty if a daemon of the node reads the
-    bucket. NetworkPolicies of teams allow the addresses of the node (`nodeEndpoints` in
-    `catalogue/clouds.yaml`) and `egress`; other addresses of these names must be in the team's
-    `network.egress`.
-    """
-
-    name: str
-    sidecar: Sidecar | None = None
-    from_pods: tuple[str, ...] = ()
-    egress: tuple[str, ...] = ()  # CIDRs, over HTTPS
-
-
-DRIVERS: Final = {
-    # https://github.com/awslabs/mountpoint-s3-csi-driver
-    "s3": Driver("s3.csi.aws.com"),
-    # https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv
-    "gs": Driver(
-        "gcsfuse.csi.storage.gke.io",
-        # https://github.com/GoogleCloudPlatform/gcs-fuse-csi-driver/blob/main/cmd/webhook/main.go (2026-11-22), with
-        # docs/known-issues.md and pkg/webhook/config.go of the same repository.
-        Sidecar(
-            annotations={"gke-gcsfuse/volumes": "true"},
-            limits={CPU: "gke-gcsfuse/cpu-limit", MEMORY: "gke-gcsfuse/memory-limit"},
-            amounts={CPU: 250, MEMORY: 256 * 2**20},
-        ),
-        (
-            "GKE metadata server, at 169.254.169.254",
-            "storage.googleapis.com and sts.googleapis.com on port 443 (https://cloud.google.com/vpc/docs/private-google-access)",
-        ),
-        # restricted.googleapis.com and private.googleapis.com, read 2026-11-23:
-        # https://cloud.google.com/vpc/docs/configure-private-google-access#network-config
-        ("199.36.153.4/30", "199.36.153.8/30"),
-    ),
-    # https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision
-    "az": Driver("blob.csi.azure.com"),
-}
-"""CSI drivers by URL scheme of the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +25,7 @@ def sidecars_of(datasets: Mapping[str, Dataset], team: Team, workload: Workload)
     schemes = {dataset.scheme for dataset in known if dataset.accelerate is None}
     annotations: dict[str, str] = {}
     amounts: Amounts = {}
-    for sidecar in (DRIVERS[scheme].sidecar for scheme in sorted(schemes)):
+    for sidecar in (bucket_drivers()[scheme].sidecar for scheme in sorted(schemes)):
         if sidecar is None:
             continue
         annotations |= sidecar.annotations
@@ -102,7 +50,7 @@ def egress_of_datasets(datasets: Iterable[Dataset], team: str) -> tuple[str, ...
     """CIDRs that pods of a team reach over HTTPS to read its datasets, because a sidecar of the pod does."""
     own = (dataset for dataset in datasets if dataset.is_of(team))
     schemes = {dataset.scheme for dataset in own if dataset.accelerate is None}
-    return tuple(cidr for scheme in sorted(schemes) for cidr in DRIVERS[scheme].egress)
+    return tuple(cidr for scheme in sorted(schemes) for cidr in bucket_drivers()[scheme].egress)
 
 
 @dataclass(frozen=True, slots=True, order=True)

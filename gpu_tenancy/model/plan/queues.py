@@ -76,8 +76,7 @@ class ClusterQueue:
         elif not self.namespaces:
             rule = "no namespace can use it; set one or more namespaces"
         if rule:
-            msg = f"{title}: {rule}"
-            raise ValueError(msg)
+            raise ValueError(f"{title}: {rule}")
         _refuse_lending_more(title, self.spec)
 
     @property
@@ -89,8 +88,7 @@ class ClusterQueue:
 def checked_cohort(cohort: kueue.Cohort) -> kueue.Cohort:
     """A Cohort that Kueue accepts. Raises ValueError for a root with a borrowingLimit, which has no parent."""
     if cohort.parent is None and _borrows(cohort):
-        msg = f"Cohort {cohort.name}: Kueue rejects a borrowingLimit for a root cohort; remove it"
-        raise ValueError(msg)
+        raise ValueError(f"Cohort {cohort.name}: Kueue rejects a borrowingLimit for a root cohort; remove it")
     _refuse_lending_more(f"Cohort {cohort.name}", cohort)
     return cohort
 
@@ -103,8 +101,7 @@ def _refuse_lending_more(title: str, owner: kueue.ClusterQueue | kueue.Cohort) -
     for (flavor, resource), quota in owner.quotas.items():
         if quota.lending_limit is not None and quota.lending_limit > quota.nominal:
             exceeds = f"lendingLimit {quota.lending_limit} exceeds nominalQuota {quota.nominal}"
-            msg = f"{title}: {flavor} {resource}: {exceeds}, which Kueue rejects; lower lendingLimit"
-            raise ValueError(msg)
+            raise ValueError(f"{title}: {flavor} {resource}: {exceeds}, which Kueue rejects; lower lendingLimit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,11 +209,9 @@ def signals(metrics: Metrics, server: ResolvedServer) -> Iterator[Signal]:
                 rest = "[0-9]+(-[0-9]+)?" if server.grouped else "[^-]+-[^-]+"
                 pods = f'exported_namespace="{server.team}", exported_pod=~"{server.name}-{rest}"'
             expression = f"avg({kind.expression(names, pods, kind.labels['pod'])})"
-            query = None if metrics.by == "adapter" else Query(address, expression)
-            yield Signal(_name(key, names), target, query)
+            yield Signal(_name(key, names), target, None if metrics.by == "adapter" else Query(address, expression))
     if scale_on.query:
-        query = Query(address, scale_on.query.expr)
-        yield Signal("query", scale_on.query.per_replica, query, total=True)
+        yield Signal("query", scale_on.query.per_replica, Query(address, scale_on.query.expr), total=True)
 
 
 def cold_starts(environment: Environment) -> list[str]:

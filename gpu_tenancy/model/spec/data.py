@@ -64,14 +64,12 @@ class Acceleration(Section):
             return
         if self.secret is None:
             rule = "sets runtime: juicefs without secret, but JuiceFS needs the address of its metadata engine"
-            fix = "create a Secret with key metaurl in namespace dataset-caches, and set secret to its name"
-            yield rule, fix
+            yield rule, "create a Secret with key metaurl in namespace dataset-caches, and set secret to its name"
         if self.medium == "memory":
             rule = "sets runtime: juicefs with medium: memory, but its workers and mounts share a cache on disk only"
             yield rule, "set medium: ssd"
         if self.copies > 1:
-            rule = "sets runtime: juicefs with copies, but each node that reads a file has a copy"
-            yield rule, "remove copies"
+            yield "sets runtime: juicefs with copies, but each node that reads a file has a copy", "remove copies"
 
 
 class Dataset(Section):
@@ -224,8 +222,7 @@ class Storage(Section):
         if self.kind is not None and self.storage_class is not None:
             yield "sets class and storageClass", "remove one of them"
         if not self.keep and self.storage_class is not None:
-            rule = f"sets keep, which the reclaimPolicy of {self.storage_class} decides"
-            yield rule, "remove keep, or storageClass"
+            yield f"sets keep, which the reclaimPolicy of {self.storage_class} decides", "remove keep, or storageClass"
 
 
 class Scratch(Section):

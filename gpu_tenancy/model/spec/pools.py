@@ -5,20 +5,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from gpu_tenancy.model.fields import (
-    MOST_PRICE,
-    Bytes,
-    Count,
-    Cpu,
-    LabelKey,
-    LabelValue,
-    Name,
-    Positive,
-    ResourceName,
-    Seconds,
-    Section,
-    Shorthand,
-)
+from gpu_tenancy.model import fields
 
 Level: TypeAlias = Literal["block", "rack", "node"]
 """A part of the network, the largest first: a block has several racks, a rack several nodes."""
@@ -27,14 +14,14 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 """Label of the lowest level, which every node has."""
 
 
-class Topology(Section):
+class Topology(fields.Section):
     """Levels of the network, by node labels. Kueue then selects the node of each pod of the flavor."""
 
     source: Literal["cloud", "node"] | None = None
     """`cloud`: the labels that the cloud sets on nodes of this machine type. `node`: no level above the node."""
-    block: LabelKey | None = None
+    block: fields.LabelKey | None = None
     """Node label whose value is the node's block, where you set the labels."""
-    rack: LabelKey | None = None
+    rack: fields.LabelKey | None = None
     """Node label whose value is the node's rack or NVLink domain, such as `nvidia.com/gpu.clique`."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -46,10 +33,10 @@ class Topology(Section):
             yield "has two levels with the same label", f"set different labels, none of them {HOSTNAME}"
 
 
-TopologyEntry: TypeAlias = Annotated[Topology, Shorthand(str, ("source",))]
+TopologyEntry: TypeAlias = Annotated[Topology, fields.Shorthand(str, ("source",))]
 
 
-class Together(Section):
+class Together(fields.Section):
     """The part of the network in which all pods of a job run."""
 
     required: Literal["block", "rack", "node", "anywhere"] | None = None
@@ -60,8 +47,7 @@ class Together(Section):
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if (self.required is None) == (self.preferred is None):
-            rule = "must set exactly one of required and preferred"
-            yield rule, "set together: rack, or together: {preferred: rack}"
+            yield "must set exactly one of required and preferred", "set together: rack, or together: {preferred: rack}"
 
     @property
     def level(self) -> Level | None:
@@ -69,10 +55,10 @@ class Together(Section):
         return None if self.required == "anywhere" else self.required or self.preferred
 
 
-TogetherEntry: TypeAlias = Annotated[Together, Shorthand(str, ("required",))]
+TogetherEntry: TypeAlias = Annotated[Together, fields.Shorthand(str, ("required",))]
 
 
-class Range(Section):
+class Range(fields.Section):
     """A section with `min` and `max`."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -84,42 +70,42 @@ class Range(Section):
 class Nodes(Range):
     """The number of nodes of a pool: `min` is always there; an autoscaler adds nodes up to `max`."""
 
-    min: Count
+    min: fields.Count
     """Minimum number of nodes; they are always there."""
-    max: Count
+    max: fields.Count
     """Maximum number of nodes with an autoscaler."""
 
 
-class Taint(Section):
+class Taint(fields.Section):
     """A taint of the pool's nodes, in addition to the GPU taint."""
 
-    key: LabelKey
+    key: fields.LabelKey
     """Taint key, such as `example.com/reserved`."""
-    value: LabelValue = ""
+    value: fields.LabelValue = ""
     """Taint value; default: empty."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
     """Effect on pods that do not tolerate the taint."""
 
 
-class Mig(Section):
+class Mig(fields.Section):
     """Each GPU divided into equal MIG partitions with separate memory and compute."""
 
     profile: str = Field(pattern=r"^[0-9]{1,2}g\.[0-9]{1,4}gb$")
     """MIG profile such as `1g.10gb`; pods request partitions as `nvidia.com/mig-1g.10gb`."""
-    partitions: Positive | None = None
+    partitions: fields.Positive | None = None
     """Partitions per GPU; default: the catalogue's number for the GPU and profile."""
 
 
-class TimeSlicing(Section):
+class TimeSlicing(fields.Section):
     """Time slicing: pods take turns on a GPU, without memory isolation."""
 
     turns: Annotated[int, Field(ge=2, le=48)]
     """Number of pods that share one GPU."""
-    trusting: list[Name] = []
+    trusting: list[fields.Name] = []
     """Teams that trust each other with the GPU's memory; only they, or a single team, may use the flavor."""
 
 
-class Mps(Section):
+class Mps(fields.Section):
     """NVIDIA's Multi-Process Service: pods use a GPU at the same time, each with an equal part of memory and compute.
 
     The parts are enforced, but a fatal fault of one pod ends all pods on the GPU. A container gets one part.
@@ -127,18 +113,18 @@ class Mps(Section):
 
     clients: Annotated[int, Field(ge=2, le=48)]
     """Number of pods that share one GPU."""
-    trusting: list[Name] = []
+    trusting: list[fields.Name] = []
     """Teams that accept each other's faults; only they, or a single team, may use the flavor."""
 
 
-class Sharing(Section):
+class Sharing(fields.Section):
     """How several pods share one GPU; default: one pod per GPU."""
 
     mig: Mig | None = None
     """MIG partitions, with separate memory."""
-    time_slicing: Annotated[TimeSlicing, Shorthand(int, ("turns",))] | None = None
+    time_slicing: Annotated[TimeSlicing, fields.Shorthand(int, ("turns",))] | None = None
     """Time slicing: the number of pods per GPU, or `{turns, trusting}`."""
-    mps: Annotated[Mps, Shorthand(int, ("clients",))] | None = None
+    mps: Annotated[Mps, fields.Shorthand(int, ("clients",))] | None = None
     """MPS: the number of pods per GPU, or `{clients, trusting}`."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -162,21 +148,21 @@ class Sharing(Section):
         return shared.trusting if shared else []
 
 
-class OnDemand(Section):
+class OnDemand(fields.Section):
     """On-demand machines, billed by the hour, if the cloud has capacity."""
 
     kind: Literal["on-demand"]
     """`on-demand`."""
 
 
-class Spot(Section):
+class Spot(fields.Section):
     """Spot machines, at a lower price, which the cloud can reclaim at any time."""
 
     kind: Literal["spot"]
     """`spot`."""
 
 
-class Reserved(Section):
+class Reserved(fields.Section):
     """Machines of a capacity reservation."""
 
     kind: Literal["reserved"]
@@ -185,7 +171,7 @@ class Reserved(Section):
     """The reservation, in the cloud's format."""
 
 
-class CapacityBlock(Section):
+class CapacityBlock(fields.Section):
     """GPUs that were purchased for a number of days in the future."""
 
     kind: Literal["capacity-block"]
@@ -194,21 +180,21 @@ class CapacityBlock(Section):
     """The reservation that the purchase created."""
 
 
-class FlexStart(Section):
+class FlexStart(fields.Section):
     """Machines that are provisioned when the cloud has capacity, and removed after a time."""
 
     kind: Literal["flex-start"]
     """`flex-start`."""
-    max_run: Seconds
+    max_run: fields.Seconds
     """Maximum lifetime of a node, such as `7d`."""
 
 
-class Queued(Section):
+class Queued(fields.Section):
     """Machines that the autoscaler provisions all at once for a workload, which is pending in its queue until then."""
 
     kind: Literal["queued"]
     """`queued`."""
-    max_run: Seconds | None = None
+    max_run: fields.Seconds | None = None
     """Maximum lifetime of a node, such as `7d`: required on GKE, and not supported on EKS and AKS."""
 
 
@@ -226,16 +212,16 @@ Numa: TypeAlias = Literal["best-effort", "restricted", "single-numa-node"]
 _DISK: Final = 200 * 2**30
 
 
-class Disk(Section):
+class Disk(fields.Section):
     """The boot disk of a node; always encrypted."""
 
-    size: Bytes = _DISK
+    size: fields.Bytes = _DISK
     """Disk size; images of training frameworks need tens of GiB each."""
     key: str | None = None
     """Your own encryption key, in the cloud's format; default: the cloud's key."""
 
 
-class Pool(Section):
+class Pool(fields.Section):
     """Nodes of one kind: a machine type of the catalogue, or CPU, memory and GPUs of a node.
 
     GPU pools have the taint `<GPU resource>=present:NoSchedule`, so that only pods that request GPUs run there.
@@ -243,33 +229,33 @@ class Pool(Section):
 
     machine: str | None = None
     """Machine type of the catalogue, such as `p5.48xlarge`; determines CPU, memory, GPUs and GPU model."""
-    cpu: Cpu | None = None
+    cpu: fields.Cpu | None = None
     """Allocatable CPU of a node, for a machine that is not in the catalogue."""
-    memory: Bytes | None = None
+    memory: fields.Bytes | None = None
     """Allocatable memory of a node, for a machine that is not in the catalogue."""
     gpu: str | None = None
     """GPU model: a name of the catalogue, such as `h100-80gb`, or the node label `nvidia.com/gpu.product`."""
-    gpus_per_node: Positive | None = None
+    gpus_per_node: fields.Positive | None = None
     """GPUs per node."""
-    resource: ResourceName | None = None
+    resource: fields.ResourceName | None = None
     """Extended resource of a GPU, such as `amd.com/gpu`; default: the catalogue's for the model, else
     `nvidia.com/gpu`."""
     alternatives: list[str] = []
     """Other machine types of spot nodes, for more capacity: with the same GPUs, and at least the CPU and memory of
     `machine`, which are counted."""
-    nodes: Annotated[Nodes, Shorthand(int, ("min", "max"))]
+    nodes: Annotated[Nodes, fields.Shorthand(int, ("min", "max"))]
     """Number of nodes, or `{min, max}`."""
-    flavor: Name | None = None
+    flavor: fields.Name | None = None
     """Kueue ResourceFlavor of these nodes; default: the pool's name. Several pools can have the same flavor."""
     sharing: Sharing | None = None
     """MIG, time slicing or MPS, if several pods share one GPU."""
-    labels: dict[LabelKey, LabelValue] = {}
+    labels: dict[fields.LabelKey, fields.LabelValue] = {}
     """Additional node labels; a flavor selects its nodes by the labels that all its pools have. Set one on CPU pools
     too: without it, CPU workloads that tolerate a GPU taint can run on GPU nodes."""
     taints: list[Taint] = []
     """Additional node taints, which jobs and servers of the stack and of `tenancy submit` tolerate, and on Kubernetes
     1.36 what members submit with kubectl; before, its pods with GPUs need a toleration."""
-    capacity: Annotated[Capacity, Shorthand(str, ("kind",))] = OnDemand(kind="on-demand")
+    capacity: Annotated[Capacity, fields.Shorthand(str, ("kind",))] = OnDemand(kind="on-demand")
     """Purchase option: `on-demand`, `spot`, or `{kind, …}` for options with parameters."""
     zones: list[str] = []
     """Zones of the nodes; default: all zones of the cluster."""
@@ -299,8 +285,7 @@ class Pool(Section):
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.machine is None and (self.cpu is None or self.memory is None):
-            fix = "set machine, or cpu and memory (with gpu and gpusPerNode for a GPU pool)"
-            yield "has no machine type", fix
+            yield "has no machine type", "set machine, or cpu and memory (with gpu and gpusPerNode for a GPU pool)"
         if self.machine is not None and (self.gpu is not None or self.gpus_per_node is not None):
             rule = "sets machine and also gpu or gpusPerNode"
             yield rule, "remove gpu and gpusPerNode: the machine type determines them"
@@ -308,25 +293,25 @@ class Pool(Section):
             yield "sets only one of gpu and gpusPerNode", "set both, or remove both for a CPU pool"
 
 
-class PriceEntry(Section):
+class PriceEntry(fields.Section):
     """The price of a machine, of storage, or of the cluster itself, in the currency of the cloud's price table."""
 
-    on_demand: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
+    on_demand: Annotated[float, Field(gt=0, le=fields.MOST_PRICE)] | None = None
     """Price per hour; default: unknown. Also used for reserved machines: set what you pay."""
-    spot: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
+    spot: Annotated[float, Field(gt=0, le=fields.MOST_PRICE)] | None = None
     """Spot price per hour; default: the price on demand, the most that spot costs."""
-    gib_month: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
+    gib_month: Annotated[float, Field(gt=0, le=fields.MOST_PRICE)] | None = None
     """Price of storage for a GiB in a month, by its class or StorageClass; machines have none."""
 
 
-class NetworkEntry(Section):
+class NetworkEntry(fields.Section):
     """The network of a machine."""
 
     gbps: Annotated[float, Field(gt=0, le=1_000_000)]
     """Bandwidth in gigabits per second."""
     fabric: Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"] | None = None
     """RDMA fabric between GPUs of different machines; default: none."""
-    interfaces: Count = 0
+    interfaces: fields.Count = 0
     """Number of fabric interfaces of the machine."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -334,16 +319,16 @@ class NetworkEntry(Section):
             yield "sets only one of fabric and interfaces", "set both or remove both"
 
 
-class MachineEntry(Section):
+class MachineEntry(fields.Section):
     """A machine type that is not in the catalogue, or overrides its row."""
 
-    cpu: Cpu
+    cpu: fields.Cpu
     """CPUs of the machine, before the kubelet's reservations."""
-    memory: Bytes
+    memory: fields.Bytes
     """Memory of the machine, before the kubelet's reservations."""
     gpu: str | None = None
     """Model of its GPUs: a name in the catalogue, such as `h100-80gb`."""
-    gpus: Count = 0
+    gpus: fields.Count = 0
     """Number of GPUs of the machine."""
     architecture: Literal["amd64", "arm64"] = "amd64"
     """CPU architecture."""
@@ -357,7 +342,7 @@ class MachineEntry(Section):
     """Zones that have the machine type, to check the zones of pools; default: unknown, not checked."""
     capacity: list[Literal["on-demand", "spot", "reserved", "capacity-block", "flex-start"]] | None = None
     """Capacity types that the machine type can be bought with; default: unknown, not checked."""
-    local_disk: Bytes | None = None
+    local_disk: fields.Bytes | None = None
     """Size of all local NVMe disks together, on which nodes of EKS and GKE have their ephemeral storage; on GKE a
     multiple of 375Gi. Default: the catalogue's, else none."""
     network: NetworkEntry | None = None

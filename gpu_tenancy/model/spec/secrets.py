@@ -12,14 +12,9 @@ DataKey: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]{
 """A key of a Secret or a ConfigMap: https://kubernetes.io/docs/concepts/configuration/secret/."""
 
 PodField: TypeAlias = Literal[
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
     "status.podIP",
-]
+]  # fmt: skip
 """A field of the pod: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/."""
 
 

@@ -6,21 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from gpu_tenancy.model.fields import (
-    Bytes,
-    Cidr,
-    Count,
-    Cpu,
-    Duration,
-    Host,
-    Image,
-    Matching,
-    Name,
-    Positive,
-    Seconds,
-    Section,
-    WorkloadName,
-)
+from gpu_tenancy.model import fields
 from gpu_tenancy.model.spec.data import Storage
 
 EngineName: TypeAlias = Literal["custom", "vllm"]
@@ -32,20 +18,20 @@ MODEL_PATH: Final = "/model"
 """Where a server has its model, unless it mounts the dataset or volume at another path."""
 
 
-class Model(Section):
+class Model(fields.Section):
     """The model of a server: a folder of a dataset, of a volume of the team, or of an image."""
 
-    dataset: Name | None = None
+    dataset: fields.Name | None = None
     """Dataset of the team with the model."""
-    volume: Name | None = None
+    volume: fields.Name | None = None
     """Storage of the team with the model."""
-    image: Image | None = None
+    image: fields.Image | None = None
     """Image or OCI artifact with the model, which nodes pull as a volume. Requires Kubernetes 1.35."""
     path: str = Field(default="", pattern=r"^([\w.-]+(/[\w.-]+)*)?$")
     """Folder of the model in its source, such as `llama-3.1-8b`; default: its root."""
     name: str | None = Field(default=None, min_length=1)
     """Name by which requests ask for the model; default: the last part of `path`, or the name of its source."""
-    size: Annotated[Bytes, Field(gt=0)] | None = None
+    size: Annotated[fields.Bytes, Field(gt=0)] | None = None
     """Size of the weights, such as `16Gi`. It must fit the memory of a replica's GPUs, and lengthens the default of
     `startup`."""
 
@@ -60,7 +46,7 @@ class Model(Section):
         return self.name or self.path.rpartition("/")[2] or self.dataset or self.volume or image
 
 
-class ServerMetrics(Section):
+class ServerMetrics(fields.Section):
     """Names of what a server measures about itself, as Prometheus has them.
 
     Of `engine: vllm` they are known.
@@ -84,29 +70,29 @@ class ServerMetrics(Section):
     """Counter: requests that failed, such as `http_requests_total{status="5xx"}`."""
 
 
-class ServerLevel(Section):
+class ServerLevel(fields.Section):
     """The service level of a server, of which alerts say when its error budget is used up too fast."""
 
-    first_token: Annotated[Duration, Field(ge=0.001)] | None = None
+    first_token: Annotated[fields.Duration, Field(ge=0.001)] | None = None
     """Time to the first token, such as `500ms`: a bound of the histogram's buckets. Requires `metrics.firstToken`."""
-    latency: Annotated[Duration, Field(ge=0.001)] | None = None
+    latency: Annotated[fields.Duration, Field(ge=0.001)] | None = None
     """Time to the whole answer, such as `10s`: a bound of the histogram's buckets. Requires `metrics.latency`."""
     share: Annotated[float, Field(ge=50, le=99.99)] = 99
     """Percent of the requests, in 30 days, that must be answered within each of these times, and without a failure."""
 
 
-class Probes(Section):
+class Probes(fields.Section):
     """Times of a server's probes."""
 
-    period: Annotated[Seconds, Field(ge=1, le=3600)] = 10
+    period: Annotated[fields.Seconds, Field(ge=1, le=3600)] = 10
     """Time between two probes."""
-    timeout: Annotated[Seconds, Field(ge=1, le=3600)] = 5
+    timeout: Annotated[fields.Seconds, Field(ge=1, le=3600)] = 5
     """Time in which the server must answer a probe."""
-    failures: Positive = 3
+    failures: fields.Positive = 3
     """Failed probes in a row after which a pod gets no requests, or restarts."""
-    ready_after: Annotated[Seconds, Field(le=86400)] = 30
+    ready_after: Annotated[fields.Seconds, Field(le=86400)] = 30
     """Time from the start of the container to the first readiness probe."""
-    alive_after: Annotated[Seconds, Field(le=86400)] = 60
+    alive_after: Annotated[fields.Seconds, Field(le=86400)] = 60
     """Time from the start of the container to the first liveness probe."""
 
 
@@ -114,7 +100,7 @@ NO_METRICS: Final = ServerMetrics()
 
 Gateway: TypeAlias = Annotated[
     str,
-    Matching(
+    fields.Matching(
         re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"),
         "is not a Gateway",
         "use NAMESPACE/NAME of a Gateway that exists, such as infra/edge",
@@ -123,25 +109,25 @@ Gateway: TypeAlias = Annotated[
 """A Gateway of Gateway API."""
 
 
-class ApiKey(Section):
+class ApiKey(fields.Section):
     """A key of a Secret in the team's namespace, which you create: the stack has only its name."""
 
-    secret: Name
+    secret: fields.Name
     """Name of the Secret."""
     key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]{1,253}$")] = "api-key"
     """Key of the Secret, whose value clients send as `Authorization: Bearer VALUE`."""
 
 
-class GatewayRoute(Section):
+class GatewayRoute(fields.Section):
     """The Gateway of a route of Gateway API, and where its requests come from."""
 
     gateway: Gateway
     """The Gateway that takes the requests, as NAMESPACE/NAME: it exists, and allows routes of the team's namespace."""
-    listener: Name = "https"
+    listener: fields.Name = "https"
     """Name of the Gateway's listener with TLS, the only one that gets the route."""
-    from_namespaces: list[Name] = []
+    from_namespaces: list[fields.Name] = []
     """Namespaces with the pods of the Gateway. Default: that of the Gateway, if `fromCidrs` is not set."""
-    from_cidrs: list[Cidr] = []
+    from_cidrs: list[fields.Cidr] = []
     """CIDRs of a Gateway outside of the cluster, such as the subnets of its load balancer, or its proxy-only subnet and
     the ranges of its health checks."""
 
@@ -162,7 +148,7 @@ class ServerExpose(GatewayRoute):
     `network.expose` of the team must allow its host, its Gateway, and `reach: public`.
     """
 
-    host: Host
+    host: fields.Host
     """DNS name that clients use, such as chat.example.com. Its record and its certificate are those of the Gateway."""
     reach: Literal["internal", "public"] = "internal"
     """Who reaches the Gateway: your own networks, or the internet. You state it; the Gateway decides. `public` needs
@@ -172,7 +158,7 @@ class ServerExpose(GatewayRoute):
     anonymous: bool = False
     """That there is no key for `reach: public`: anyone may send requests, unless the Gateway or the server itself asks
     who it is."""
-    timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600
+    timeout: Annotated[fields.Seconds, Field(ge=1, le=86400)] = 600
     """Time that a request may take, as the route's timeout, for Gateways that have such timeouts."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -193,10 +179,10 @@ class NotebooksExpose(GatewayRoute):
     Never for a Gateway of the internet. `network.expose` of the team must allow its hosts and its Gateway.
     """
 
-    domain: Host
+    domain: fields.Host
     """DNS name below which each notebook has a host: below lab.example.com the notebook `ann` has ann.lab.example.com.
     Records and certificates are those of the Gateway."""
-    names: Annotated[list[WorkloadName], Field(min_length=1)]
+    names: Annotated[list[fields.WorkloadName], Field(min_length=1)]
     """Names of the notebooks that have a host, if they are started with them. Others are reached by a forwarded
     port."""
 
@@ -213,44 +199,44 @@ class NotebooksExpose(GatewayRoute):
         return {name: f"{name}.{self.domain}" for name in self.names}
 
 
-class Canary(Section):
+class Canary(fields.Section):
     """A server that gets a part of another one's requests."""
 
-    of: WorkloadName
+    of: fields.WorkloadName
     """The server of the team whose host, Gateway and key it shares: it sets `expose`."""
     weight: Annotated[int, Field(ge=0, le=100)]
     """Percent of the requests. 0: none yet. It is a server of its own, with its own replicas, GPUs and image."""
 
 
-class NotebookSize(Section):
+class NotebookSize(fields.Section):
     """The resources of a notebook."""
 
-    gpus: Count = 0
+    gpus: fields.Count = 0
     """GPUs, or MIG partitions of a flavor whose GPUs are partitioned."""
-    flavor: Name | None = None
+    flavor: fields.Name | None = None
     """Flavor to run on; required if the team has several GPU flavors."""
-    cpu: Cpu | None = None
+    cpu: fields.Cpu | None = None
     """CPUs; default: 90 % of its GPUs' share of the machine, or `containers.defaultRequest`."""
-    memory: Bytes | None = None
+    memory: fields.Bytes | None = None
     """Memory; default: 90 % of its GPUs' share of the machine, or `containers.defaultRequest`."""
 
 
-class Notebooks(Section):
+class Notebooks(fields.Section):
     """JupyterLab for the people of a team, by `tenancy notebook`, in the team's queue.
 
     A researcher can start any server in the namespace: this is what `tenancy notebook` offers, and stops.
     """
 
-    images: Annotated[list[Image], Field(min_length=1)]
+    images: Annotated[list[fields.Image], Field(min_length=1)]
     """Images to choose from; the first is the default. They have JupyterLab, Python and a user other than root."""
-    sizes: Annotated[dict[Name, NotebookSize], Field(min_length=1)]
+    sizes: Annotated[dict[fields.Name, NotebookSize], Field(min_length=1)]
     """Sizes to choose from, by name; the first is the default."""
     home: Storage
     """Storage of each notebook, under /home/notebook. It stays when the notebook stops or is deleted."""
-    idle: Annotated[Seconds, Field(ge=300)] = 3600
+    idle: Annotated[fields.Seconds, Field(ge=300)] = 3600
     """Time without a running cell and without output of a terminal, after which a notebook stops. An open browser does
     not count."""
-    longest: Annotated[Seconds, Field(ge=600)] = 43200
+    longest: Annotated[fields.Seconds, Field(ge=600)] = 43200
     """Time after which a running notebook stops, whatever it does."""
     expose: NotebooksExpose | None = None
     """Hosts by which browsers reach notebooks; default: none, only `kubectl port-forward` reaches them."""

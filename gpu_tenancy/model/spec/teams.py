@@ -7,23 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from gpu_tenancy.model.fields import (
-    MOST_PRICE,
-    Bytes,
-    Cidr,
-    Count,
-    Cpu,
-    DottedName,
-    Host,
-    LabelValue,
-    Matching,
-    Name,
-    OwnKey,
-    Seconds,
-    Section,
-    Weight,
-    WorkloadName,
-)
+from gpu_tenancy.model import fields
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.operators import Receiver
 from gpu_tenancy.model.spec.people import Members, ServiceAccount
@@ -34,7 +18,7 @@ from gpu_tenancy.model.spec.workloads import OF_BURST, CpuMemory, Server, Traini
 
 Class: TypeAlias = Annotated[
     str,
-    Matching(
+    fields.Matching(
         re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?(/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?"),
         "is not the name of a class or Gateway",
         "use the name of an IngressClass or GatewayClass, or NAMESPACE/NAME of a Gateway",
@@ -46,11 +30,11 @@ Class: TypeAlias = Annotated[
 class Resources(CpuMemory):
     """An amount of CPU, memory and GPUs."""
 
-    gpu: Count | None = None
+    gpu: fields.Count | None = None
     """Number of GPUs, of any flavor."""
 
 
-class Compute(Section):
+class Compute(fields.Section):
     """CPU and memory in the namespace's ResourceQuota; default: requests up to what the team's queues can admit."""
 
     requests: CpuMemory = CpuMemory()
@@ -58,7 +42,7 @@ class Compute(Section):
     limits: CpuMemory = CpuMemory()
     """Sum of the limits of all pods. With `requests`, a container's limit must not exceed its request by more than the
     ratio of both, so that pods that the queue admits are never rejected for their limits."""
-    priorities: list[Name] = []
+    priorities: list[fields.Name] = []
     """Priority classes that pods in the namespace may use; default: all. Others are rejected."""
     waiting: Annotated[int, Field(ge=0, le=100)] = 0
     """How much more pods may request while they are pending, as a multiple of all that may run: for Deployments,
@@ -73,7 +57,7 @@ class Compute(Section):
                 yield f"{rule}, so the quota could reject pods that the queue admits by their requests", fix
 
 
-class Containers(Section):
+class Containers(fields.Section):
     """LimitRange of the namespace: a container's defaults and bounds."""
 
     default: CpuMemory = Field(default_factory=lambda: CpuMemory.model_validate({"cpu": 2, "memory": "8Gi"}))
@@ -96,12 +80,12 @@ class Containers(Section):
                     yield f"{lower}.{resource} is greater than {upper}.{resource}", fix
 
 
-class Claims(Section):
+class Claims(fields.Section):
     """Bounds for the size of one PersistentVolumeClaim."""
 
-    min: Bytes | None = None
+    min: fields.Bytes | None = None
     """Minimum size that a claim may request."""
-    max: Bytes | None = None
+    max: fields.Bytes | None = None
     """Maximum size that a claim may request."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -109,45 +93,45 @@ class Claims(Section):
             yield "max is less than min", "raise max or lower min"
 
 
-class Objects(Section):
+class Objects(fields.Section):
     """Object counts in the namespace's ResourceQuota, so that no team fills the cluster's store.
 
     If the team's own servers and jobs in the stack need more than half of a default, it is twice what they need.
     """
 
-    pods: Count | None = None
+    pods: fields.Count | None = None
     """Maximum number of pods that are not terminated; default: 3000."""
-    jobs: Count | None = None
+    jobs: fields.Count | None = None
     """Maximum number of objects of each kind that has pods, such as Jobs and Deployments; default: 500. Kinds that
     controllers create too, such as Jobs of a JobSet, may have as many more as `pods`, and Workloads of Kueue as many as
     all of these together."""
-    children: Count | None = None
+    children: fields.Count | None = None
     """Maximum number of children of one object: Jobs of a JobSet, groups of a LeaderWorkerSet, workers of a Ray
     cluster; default: 50. Operators create all of them before those of the next object."""
-    cronjobs: Count | None = None
+    cronjobs: fields.Count | None = None
     """Maximum number of CronJobs; default: 20. Each starts at most twelve Jobs an hour."""
-    services: Count | None = None
+    services: fields.Count | None = None
     """Maximum number of Services; default: 1000."""
-    secrets: Count | None = None
+    secrets: fields.Count | None = None
     """Maximum number of Secrets; default: 1000."""
-    configmaps: Count | None = None
+    configmaps: fields.Count | None = None
     """Maximum number of ConfigMaps, including `kube-root-ca.crt`, which every namespace has; default: 1000."""
-    persistentvolumeclaims: Count | None = None
+    persistentvolumeclaims: fields.Count | None = None
     """Maximum number of PersistentVolumeClaims; default: 500."""
-    others: Count | None = None
+    others: fields.Count | None = None
     """Maximum number of objects of each of these kinds: HorizontalPodAutoscalers, Ingresses, Leases, NetworkPolicies,
     PodDisruptionBudgets, ResourceClaimTemplates, RoleBindings, Roles, ServiceAccounts; default: 1000. ResourceClaims,
     which Kubernetes creates for pods, may have 8 more for each of `pods`."""
-    storage: Bytes | None = None
+    storage: fields.Bytes | None = None
     """Maximum sum of the storage requests of all PersistentVolumeClaims; default: unlimited."""
 
 
 class Gang(Gpus):
     """GPUs that Volcano schedules for the team; they are subtracted from what Kueue's queues share."""
 
-    cpu: Cpu | None = None
+    cpu: fields.Cpu | None = None
     """CPUs of all its gangs; default: the GPUs' share of the machine."""
-    memory: Bytes | None = None
+    memory: fields.Bytes | None = None
     """Memory of all its gangs; default: the GPUs' share of the machine."""
 
     @property
@@ -156,10 +140,10 @@ class Gang(Gpus):
         return self.guaranteed if self.limit is None else self.limit
 
 
-class Expose(Section):
+class Expose(fields.Section):
     """What servers, Services and routes of the team may open to clients outside of the cluster; else it is rejected."""
 
-    hosts: list[Host] = []
+    hosts: list[fields.Host] = []
     """Hosts of Ingresses, routes and Gateways, such as chat.example.com; `*.example.com` allows all names below
     example.com."""
     classes: list[Class] = []
@@ -177,18 +161,18 @@ class Expose(Section):
             yield rule, "add the IngressClass to classes, or the Gateway as NAMESPACE/NAME"
 
 
-class Network(Section):
+class Network(fields.Section):
     """Traffic allowed by the namespace's default-deny NetworkPolicy, besides DNS, own pods and servers' ports."""
 
     clients: Literal["cluster", "team"] = "cluster"
     """Clients of the team's servers: all namespaces of the cluster, or only the team's own pods."""
-    egress: list[Cidr] = []
+    egress: list[fields.Cidr] = []
     """CIDRs that the team's pods may reach over HTTPS, such as 0.0.0.0/0 for the whole internet."""
     expose: Expose = Expose()
     """What the team's own Services and routes may open to clients outside of the cluster."""
 
 
-class Preemption(Section):
+class Preemption(fields.Section):
     """Preemption policy of the team's ClusterQueue, with Kueue's keys and values."""
 
     reclaim_within_cohort: Literal["Any", "LowerPriority", "Never"] = "Any"
@@ -207,53 +191,53 @@ class Preemption(Section):
 class Team(Shares):
     """A team: a namespace with its guarantee and limit for each flavor, its budgets, and its workloads."""
 
-    owner: LabelValue
+    owner: fields.LabelValue
     """Owner of the team's namespace, in label `owner`."""
-    cost_center: LabelValue
+    cost_center: fields.LabelValue
     """Cost center that pays, in label `cost-center`."""
-    monthly_budget: Annotated[float, Field(gt=0, le=1000 * MOST_PRICE)] | None = None
+    monthly_budget: Annotated[float, Field(gt=0, le=1000 * fields.MOST_PRICE)] | None = None
     """US dollars that the GPUs of its queue may cost in 30 days, at the prices of this stack; above, an alert fires.
     Needs the operator `prometheus`, with at least 30 days of `metrics.storage.retention` where this program installs
     it."""
     alerts: Receiver | None = None
     """Receiver of the alerts on its queue and on objects in its namespace; default: the platform team's."""
-    tier: LabelValue = "standard"
+    tier: fields.LabelValue = "standard"
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
-    labels: dict[OwnKey, LabelValue] = {}
+    labels: dict[fields.OwnKey, fields.LabelValue] = {}
     """Further labels of the team's namespace, such as `{example.com/unit: vision, istio-injection: disabled}`. Keys of
     the platform, Kubernetes, Kueue and Volcano are refused."""
-    annotations: Annotated[dict[OwnKey, Annotated[str, Field(max_length=1000)]], Field(max_length=50)] = {}
+    annotations: Annotated[dict[fields.OwnKey, Annotated[str, Field(max_length=1000)]], Field(max_length=50)] = {}
     """Further annotations of the team's namespace, with keys as in `labels`."""
     members: Members = Members()
     """People of the team, in addition to those of the cohorts above it."""
-    service_accounts: dict[Name, ServiceAccount] = {}
+    service_accounts: dict[fields.Name, ServiceAccount] = {}
     """Service accounts of the team, for its CI jobs, by name, such as `ci`."""
-    workload_secrets: list[Name] = []
+    workload_secrets: list[fields.Name] = []
     """Secrets that pods of researchers may use too. Without it, only leads may submit workloads that use Secrets."""
-    secrets: dict[Name, Secret] = {}
+    secrets: dict[fields.Name, Secret] = {}
     """Secrets of the namespace by name, and the source of their values: created by hand (`{existing: true}`), from a
     cloud's secret manager (`from`), or from the Pulumi config (`config`). If set, workloads can use no others."""
-    image_pull_secrets: list[Name] = []
+    image_pull_secrets: list[fields.Name] = []
     """Secrets with credentials of registries, with which all pods of the team pull their images."""
-    cohort: DottedName | None = None
+    cohort: fields.DottedName | None = None
     """Cohort that the team belongs to; default: the root."""
-    queue: Name | None = None
+    queue: fields.Name | None = None
     """Another team whose queue and share this team uses, in place of its own."""
-    priority: Name | None = None
+    priority: fields.Name | None = None
     """Default priority class of its workloads."""
-    deadline: Annotated[Seconds, Field(ge=1)] | None = None
+    deadline: Annotated[fields.Seconds, Field(ge=1)] | None = None
     """Default maximum run time of its jobs, also of those that its people submit; default: none. Servers and notebooks
     have none."""
-    weight: Weight = 1.0
+    weight: fields.Weight = 1.0
     """Weight of the team's queue under fair sharing (`fairness: even`)."""
-    usage_weight: Weight | None = None
+    usage_weight: fields.Weight | None = None
     """Weight of the team among those that share its queue, with `fairness.usage`, by which its past usage is divided;
     default: 1."""
     lends: bool | None = None
     """Whether others may borrow its guarantee while it is idle; default: true if the team has no servers."""
     preemption: Preemption = Preemption()
     """Preemption policy of its ClusterQueue."""
-    gangs: dict[Name, Gang] = {}
+    gangs: dict[fields.Name, Gang] = {}
     """GPUs for gangs that Volcano schedules, by flavor."""
     compute: Compute = Compute()
     """Budget of CPU and memory (ResourceQuota)."""
@@ -263,15 +247,15 @@ class Team(Shares):
     """Defaults and bounds of one container (LimitRange)."""
     claims: Claims = Claims()
     """Bounds of one PersistentVolumeClaim (LimitRange)."""
-    storage: dict[Name, Storage] = {}
+    storage: dict[fields.Name, Storage] = {}
     """PersistentVolumeClaims of the team by name, which its workloads mount with `volumes`."""
     network: Network = Network()
     """Traffic allowed by the default-deny NetworkPolicy."""
     pod_security: Literal["privileged", "baseline", "restricted"] = "baseline"
     """Pod Security Standard that the namespace enforces."""
-    serving: dict[WorkloadName, Server] = {}
+    serving: dict[fields.WorkloadName, Server] = {}
     """Servers by name."""
-    training: dict[WorkloadName, Training] = {}
+    training: dict[fields.WorkloadName, Training] = {}
     """Jobs and gangs by name."""
     notebooks: Notebooks | None = None
     """Notebooks that its people can start; default: none."""

@@ -6,23 +6,12 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from gpu_tenancy.model.fields import (
-    MOST_OBJECTS,
-    Bytes,
-    Count,
-    Cpu,
-    DottedName,
-    Duration,
-    Name,
-    Section,
-    Shorthand,
-    Weight,
-)
+from gpu_tenancy.model import fields
 from gpu_tenancy.model.spec.people import Members
 from gpu_tenancy.model.spec.pools import Pool
 
 
-class Priority(Section):
+class Priority(fields.Section):
     """A PriorityClass and WorkloadPriorityClass: a number, or a mapping."""
 
     value: Annotated[int, Field(ge=-2147483648, le=1000000000)]
@@ -36,10 +25,10 @@ class Priority(Section):
     """Description of its use, shown by kubectl."""
 
 
-PriorityEntry: TypeAlias = Annotated[Priority, Shorthand(int, ("value",))]
+PriorityEntry: TypeAlias = Annotated[Priority, fields.Shorthand(int, ("value",))]
 
 
-class _Ordered(Section):
+class _Ordered(fields.Section):
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         guaranteed, limit = getattr(self, "guaranteed", None) or 0, getattr(self, "limit", None)
         if limit is not None and limit < guaranteed:
@@ -49,27 +38,27 @@ class _Ordered(Section):
 class Gpus(_Ordered):
     """A share of a flavor's GPUs (of its MIG partitions or time slices, if GPUs are shared)."""
 
-    guaranteed: Count = 0
+    guaranteed: fields.Count = 0
     """Number of guaranteed GPUs; lent while idle, and reclaimed from borrowers when needed."""
-    limit: Count | None = None
+    limit: fields.Count | None = None
     """Maximum number of GPUs, including borrowed ones. Default: the guarantee for a team, unlimited for a cohort."""
 
 
 class CpuShare(_Ordered):
     """A share of a flavor's CPUs."""
 
-    guaranteed: Cpu = 0
+    guaranteed: fields.Cpu = 0
     """Guaranteed CPUs; default: each guaranteed GPU's share of the node. Jobs with more CPUs reclaim no GPUs."""
-    limit: Cpu | None = None
+    limit: fields.Cpu | None = None
     """Maximum CPUs, including borrowed ones."""
 
 
 class MemoryShare(_Ordered):
     """A share of a flavor's memory."""
 
-    guaranteed: Bytes = 0
+    guaranteed: fields.Bytes = 0
     """Guaranteed memory; default: each guaranteed GPU's share of the node. Jobs with more memory reclaim no GPUs."""
-    limit: Bytes | None = None
+    limit: fields.Bytes | None = None
     """Maximum memory, including borrowed memory."""
 
 
@@ -87,12 +76,12 @@ class FlavorQuota(Gpus):
     """Share of the flavor's memory."""
 
 
-class Shares(Section):
+class Shares(fields.Section):
     """Quotas of a team or a cohort, by flavor."""
 
-    gpus: dict[Name, Gpus] = {}
+    gpus: dict[fields.Name, Gpus] = {}
     """GPU quota by flavor."""
-    quota: dict[Name, FlavorQuota] = {}
+    quota: dict[fields.Name, FlavorQuota] = {}
     """Quota of all resources by flavor: for CPU and memory that differ from the GPUs' share, and for CPU pools."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
@@ -104,9 +93,9 @@ class Shares(Section):
 class Cohort(Shares):
     """A cohort of teams or cohorts. The one without a parent is the root; it has all unguaranteed quota."""
 
-    parent: DottedName | None = None
+    parent: fields.DottedName | None = None
     """Parent cohort; required except for the root."""
-    weight: Weight | None = None
+    weight: fields.Weight | None = None
     """Weight of the cohort under fair sharing, which then shares as one. Default: its teams share by their weights."""
     members: Members = Members()
     """People who are members of all teams of the cohort and of the cohorts below it."""
@@ -120,7 +109,7 @@ _STRATEGIES: Final = ([_FINAL], [_INITIAL], [_FINAL, _INITIAL])
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/config/validation.go"""
 
 
-class Usage(Section):
+class Usage(fields.Section):
     """Usage over time of teams that share a queue: workloads of the team that used less are admitted first.
 
     Kueue's AdmissionFairSharing: https://kueue.sigs.k8s.io/docs/concepts/admission_fair_sharing/. It decides before
@@ -128,11 +117,11 @@ class Usage(Section):
     first.
     """
 
-    half_life: Duration
+    half_life: fields.Duration
     """Time after which past usage counts half, such as `7d`."""
-    sampling: Duration = 300.0
+    sampling: fields.Duration = 300.0
     """Interval in which Kueue measures usage; default: 5m."""
-    weights: dict[str, Annotated[float, Field(ge=0, le=MOST_OBJECTS)]] = {}
+    weights: dict[str, Annotated[float, Field(ge=0, le=fields.MOST_OBJECTS)]] = {}
     """Weight of a GPU, a CPU or a byte of memory in a team's usage; default: 1 for a GPU, its part of a GPU for a
     partition or time slice, and 0 for CPU and memory; without GPUs, 1 for a CPU."""
 
@@ -145,7 +134,7 @@ class Usage(Section):
             yield "sampling is longer than halfLife, so usage would be forgotten between samples", "lower it"
 
 
-class Fairness(Section):
+class Fairness(fields.Section):
     """How teams share: `hierarchical` or `even` between queues, and by usage over time within a queue."""
 
     kind: Literal["hierarchical", "even"] = "hierarchical"
@@ -176,19 +165,19 @@ class Fairness(Section):
         return tuple(self.strategies or (_FINAL, _INITIAL)) if self.even else ()
 
 
-class Worker(Section):
+class Worker(fields.Section):
     """A worker cluster: another stack of this project, and the Secret by which Kueue reaches its API server."""
 
-    name: Name
+    name: fields.Name
     """Name of the MultiKueueCluster."""
-    stack: Name
+    stack: fields.Name
     """Stack of the worker, whose file is beside this one. Its pools, teams and quotas are those of the manager."""
-    secret: Name
+    secret: fields.Name
     """Secret in Kueue's namespace of the manager's cluster, whose key `kubeconfig` has a kubeconfig of the worker,
     written by `tenancy access worker-kubeconfig`."""
 
 
-class MultiKueue(Section):
+class MultiKueue(fields.Section):
     """MultiKueue: `workers` in the stack of the manager, `manager` in the stack of each worker.
 
     Users submit to the manager. Each workload with quota there is created in the workers, and runs in the first one
@@ -197,14 +186,14 @@ class MultiKueue(Section):
 
     workers: Annotated[list[Worker], Field(max_length=20)] = []
     """Worker clusters, in the order in which `incremental` tries them."""
-    manager: Name | None = None
+    manager: fields.Name | None = None
     """Stack of the manager, whose file is beside this one and names this stack under `workers`."""
-    worker_lost_timeout: Annotated[Duration, Field(ge=1)] = 900.0
+    worker_lost_timeout: Annotated[fields.Duration, Field(ge=1)] = 900.0
     """Time after which workloads of a worker that is not reachable are queued again, for another worker."""
     dispatcher: Literal["all-at-once", "incremental"] = "all-at-once"
     """`all-at-once`: all workers get a workload, and the first that admits it runs it. `incremental`: three workers
     get it, after five minutes three more, in the order of `workers`."""
-    pools: SkipJsonSchema[dict[Name, Pool]] = {}
+    pools: SkipJsonSchema[dict[fields.Name, Pool]] = {}
     """The workers' pools, as `model.workers` reads them; not a key of the file."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:

@@ -19,21 +19,11 @@ from gpu_tenancy.model.fields import (
     Section,
     Shorthand,
 )
+from gpu_tenancy.model.spec import serving
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.pools import Range, TogetherEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
-from gpu_tenancy.model.spec.serving import (
-    MODEL_PATH,
-    NO_METRICS,
-    Canary,
-    EngineName,
-    Model,
-    Probes,
-    ServerExpose,
-    ServerLevel,
-    ServerMetrics,
-)
 
 
 class CpuMemory(Section):
@@ -242,10 +232,10 @@ _READ: Final = 100 * 2**20
 class Server(Workload):
     """A Deployment (with several `nodes`, a LeaderWorkerSet), a Service, probes, disruption budget and autoscaler."""
 
-    engine: EngineName = "custom"
+    engine: serving.EngineName = "custom"
     """`vllm`: vLLM, whose command, arguments, port, probes, user, metrics and shutdown follow from the stack; `image`
     is one of vLLM, and `args` are added. `custom`: any image, with these keys as it needs them."""
-    model: Model | None = None
+    model: serving.Model | None = None
     """The model, mounted read-only at `/model`, or where `datasets` or `volumes` mount its source; required for
     `vllm`."""
     replicas: Annotated[ServerReplicas, Shorthand(int, ("min", "max"))]
@@ -269,9 +259,9 @@ class Server(Workload):
     """The load that it must carry; default: not checked."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
     """Port that the container listens on. Of `vllm`: 8000."""
-    metrics: ServerMetrics = NO_METRICS
+    metrics: serving.ServerMetrics = serving.NO_METRICS
     """Names of its metrics. With one of them, Prometheus scrapes /metrics of its pods."""
-    service_level: ServerLevel = ServerLevel()
+    service_level: serving.ServerLevel = serving.ServerLevel()
     """Times within which requests must be answered, and for how many. Failed requests count if `metrics` has `requests`
     and `failures`. Alerts fire if the error budget of 30 days is used up too fast."""
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
@@ -279,7 +269,7 @@ class Server(Workload):
     the stack."""
     health: str = Field(default="/health", pattern=r"^/")
     """HTTP path that returns 200 when the server is ready."""
-    probes: Probes = Field(default_factory=Probes)
+    probes: serving.Probes = Field(default_factory=serving.Probes)
     """Times of the probes of `health`, such as `{period: 5s, failures: 6}`."""
     startup: Seconds | None = None
     """Maximum startup time, such as the time to load a model; default: 10 minutes, and a second for each 100Mi of
@@ -287,9 +277,9 @@ class Server(Workload):
     drain: Annotated[Seconds, Field(ge=1)] | None = None
     """Time that requests in progress have before a pod ends. It leaves the Service, gets the signal to end after 15 s,
     and must complete them. Default: 2 minutes of `vllm`; of others, the pod gets the signal at once and 30 s."""
-    expose: ServerExpose | None = None
+    expose: serving.ServerExpose | None = None
     """How clients outside of the cluster reach it; default: they do not."""
-    canary: Canary | None = None
+    canary: serving.Canary | None = None
     """Which part of another server's requests it gets, such as `{of: chat, weight: 5}`; default: none."""
     burst: Burst | None = None
     """Further replicas on another flavor, such as `{flavor: l4-spot, max: 8}`; default: none."""
@@ -301,14 +291,14 @@ class Server(Workload):
     def mounts(self) -> tuple[dict[Name, MountPath], dict[Name, MountPath]]:
         """Datasets and storage of the team, with their paths and that of the model."""
         dataset, volume = (self.model.dataset, self.model.volume) if self.model else (None, None)
-        of_dataset, of_volume = ({source: MODEL_PATH} if source else {} for source in (dataset, volume))
+        of_dataset, of_volume = ({source: serving.MODEL_PATH} if source else {} for source in (dataset, volume))
         return {**of_dataset, **self.datasets}, {**of_volume, **self.volumes}
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         yield from super()._conflicts()
         taken = {*self.datasets.values(), *self.volumes.values(), *self.files}
-        if self.model and self.model.image and MODEL_PATH in taken:
-            yield f"mounts a volume at {MODEL_PATH}, where it has its model", "set another path"
+        if self.model and self.model.image and serving.MODEL_PATH in taken:
+            yield f"mounts a volume at {serving.MODEL_PATH}, where it has its model", "set another path"
         for key in ("worker", "together"):
             if getattr(self, key) is not None and not self.grouped:
                 yield f"sets {key}, which only applies to a server of several nodes", f"set nodes, or remove {key}"
@@ -360,7 +350,7 @@ class Server(Workload):
         if self.model is None:
             return ""
         mounted = {**self.datasets, **self.volumes}
-        root = mounted.get(self.model.dataset or self.model.volume or "", MODEL_PATH)
+        root = mounted.get(self.model.dataset or self.model.volume or "", serving.MODEL_PATH)
         return f"{root}/{self.model.path}".removesuffix("/")
 
     @property

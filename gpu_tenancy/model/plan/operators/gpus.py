@@ -3,20 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
+from gpu_tenancy.model.plan import needs
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.needs import (
-    AMD,
-    INTEL,
-    NVIDIA,
-    has_plugin,
-    infiniband_pools,
-    installed_by,
-    is_enabled,
-    nvlink_pool,
-    there,
-)
-from gpu_tenancy.model.plan.pools import NVIDIA as NVIDIA_GPU
-from gpu_tenancy.model.plan.pools import ResolvedPool
+from gpu_tenancy.model.plan.pools import NVIDIA, ResolvedPool
 from gpu_tenancy.model.spec.pools import Sharing
 
 Values: TypeAlias = dict[str, Any]
@@ -103,7 +92,7 @@ def _plugin_config(strategy: str, sharing: Sharing | None = None) -> str:
     lines = ["version: v1", "flags:", f"  migStrategy: {strategy}"]
     if sharing:
         lines += ["sharing:", f"  {sharing.way}:", "    resources:"]
-        lines += [f"      - name: {NVIDIA_GPU}", f"        replicas: {sharing.pods}"]
+        lines += [f"      - name: {NVIDIA}", f"        replicas: {sharing.pods}"]
     return "\n".join(lines) + "\n"
 
 
@@ -119,7 +108,7 @@ def _driver_upgrades(environment: Environment) -> Values:
         "autoUpgrade": True,
         "maxParallelUpgrades": 1,
         "waitForCompletion": {"podSelector": JOB_PODS, "timeoutSeconds": 0},
-        "gpuPodDeletion": {"force": False, "deleteEmptyDir": not there(environment, "volcano")},
+        "gpuPodDeletion": {"force": False, "deleteEmptyDir": not needs.there(environment, "volcano")},
         "drain": {"enable": False},
     }
 
@@ -130,13 +119,13 @@ def nvidia_values(environment: Environment) -> Values:
     `dcgmExporter.serviceMonitor.enabled` is always set: its default changed between 26.3 and 26.7.
     """
     values = operator_values(environment)
-    more: Values = {"dcgmExporter": {"serviceMonitor": {"enabled": there(environment, "prometheus")}}}
+    more: Values = {"dcgmExporter": {"serviceMonitor": {"enabled": needs.there(environment, "prometheus")}}}
     if values.get("driver", {}).get("enabled", False):
         more["driver"] = {"upgradePolicy": _driver_upgrades(environment)}
-        if infiniband_pools(environment):
+        if needs.infiniband_pools(environment):
             # GPUDirect RDMA: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html
             more["driver"]["rdma"] = {"enabled": True}
-    if there(environment, "amd_gpu_operator"):
+    if needs.there(environment, "amd_gpu_operator"):
         # Both vendors share one node feature discovery, so its workers must run on the nodes of both.
         more["node-feature-discovery"] = {"worker": {"tolerations": tolerations_for(environment.gpu_pools())}}
     return merged(values, more)
@@ -151,7 +140,7 @@ def dra_values(environment: Environment) -> Values:
     return {
         **({"resources": {"gpus": {"enabled": False}}} if alone else {"gpuResourcesEnabledOverride": True}),
         "nvidiaDriverRoot": root or (_DRIVER_ROOT if own_driver else "/"),
-        "kubeletPlugin": {"tolerations": tolerations_for(environment.gpu_pools(NVIDIA))},
+        "kubeletPlugin": {"tolerations": tolerations_for(environment.gpu_pools(needs.NVIDIA))},
     }
 
 
@@ -161,22 +150,22 @@ def _domains_alone(environment: Environment) -> bool:
     It is if machines with NVLink need it by default, or if their GPUs have a device plugin, of the GPU Operator or of
     nodes.
     """
-    if nvlink_pool(environment) is None:
+    if needs.nvlink_pool(environment) is None:
         return False
-    plugged = (pool.mode and has_plugin(pool.mode) for pool in environment.nvidia_pools)
+    plugged = (pool.mode and needs.has_plugin(pool.mode) for pool in environment.nvidia_pools)
     return environment.stack.operators.of("dra_driver").install is None or runs_plugin(environment) or any(plugged)
 
 
 def runs_plugin(environment: Environment) -> bool:
     """Whether the GPU Operator is installed here with its device plugin."""
     values = merged(nvidia_values(environment), environment.stack.operators.of("gpu_operator").values)
-    return installed_by(environment, "gpu_operator") == "here" and is_enabled(values, "devicePlugin")
+    return needs.installed_by(environment, "gpu_operator") == "here" and needs.is_enabled(values, "devicePlugin")
 
 
 def allocates_gpus(environment: Environment) -> bool:
     """Whether the DRA driver is installed here and allocates GPUs, not only compute domains."""
     values = merged(dra_values(environment), environment.stack.operators.of("dra_driver").values)
-    return installed_by(environment, "dra_driver") == "here" and is_enabled(values, "resources", "gpus")
+    return needs.installed_by(environment, "dra_driver") == "here" and needs.is_enabled(values, "resources", "gpus")
 
 
 def amd_values(environment: Environment) -> Values:
@@ -185,9 +174,9 @@ def amd_values(environment: Environment) -> Values:
     So it needs no kernel module management (KMM), whose images are `latest`:
     https://github.com/ROCm/gpu-operator/blob/v1.5.1/docs/installation/kubernetes-helm.md.
     """
-    tolerations = tolerations_for(environment.gpu_pools(AMD))
-    monitor = {"serviceMonitor": {"enable": there(environment, "prometheus")}}
-    discovers = not there(environment, "gpu_operator")
+    tolerations = tolerations_for(environment.gpu_pools(needs.AMD))
+    monitor = {"serviceMonitor": {"enable": needs.there(environment, "prometheus")}}
+    discovers = not needs.there(environment, "gpu_operator")
     return {
         "node-feature-discovery": {"enabled": discovers, "worker": {"tolerations": tolerations}},
         "kmm": {"enabled": False, "watch": False},
@@ -207,5 +196,5 @@ def intel_values(environment: Environment) -> Values:
         "name": "gpu-tenancy",
         "nodeFeatureRule": False,
         "nodeSelector": dict([INTEL_LABEL]),
-        "tolerations": tolerations_for(environment.gpu_pools(INTEL)),
+        "tolerations": tolerations_for(environment.gpu_pools(needs.INTEL)),
     }

@@ -5,7 +5,9 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/config/v1beta2/config
 https://kueue.sigs.k8s.io/docs/tasks/manage/setup_multikueue/.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -21,6 +23,7 @@ from gpu_tenancy.model.plan.needs import OF_JOBS, installed_by, there
 from gpu_tenancy.model.plan.operators.gpus import Values
 from gpu_tenancy.model.plan.people import PREFIX, Subject
 from gpu_tenancy.model.spec.tenancy import MultiKueue, Usage
+from gpu_tenancy.model.yaml import read_table
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
@@ -35,22 +38,7 @@ _GANG_READS: Final = (("batch.volcano.sh", "jobs"),)
 it, Kueue rejects the gang's pods."""
 _DIGITS: Final = 6  # digits of the part of a GPU that a partition or time slice is
 _FLUID: Final = "data.fluid.io"
-_CACHES: Final = {
-    "AlluxioRuntime": "alluxioruntimes",
-    "DataLoad": "dataloads",
-    "DataMigrate": "datamigrates",
-    "EFCRuntime": "efcruntimes",
-    "JindoRuntime": "jindoruntimes",
-    "JuiceFSRuntime": "juicefsruntimes",
-    "ThinRuntime": "thinruntimes",
-    "VineyardRuntime": "vineyardruntimes",
-}
-"""Kinds of Fluid, with their plurals, whose masters, workers and loaders Kueue leaves to Fluid. These are StatefulSets
-and Jobs without a queue label, which a runtime cannot set, so they would stay pending for ever. Not included: GooseFS,
-whose objects have no owner; DataProcess, which runs any workload; scheduled loads, whose owner is a CronJob; and FUSE
-pods, because any DaemonSet outside the queue could request GPUs.
-https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/charts,
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go"""
+TABLE: Final[Mapping[str, Any]] = read_table(Path(__file__).with_name("values.yaml"))
 
 
 def kueue_values(environment: Environment) -> Values:
@@ -62,32 +50,14 @@ def kueue_values(environment: Environment) -> Values:
 def kueue_reads(environment: Environment) -> tuple[tuple[str, str], ...]:
     """Permissions (get, list, watch) that Kueue needs in addition to its chart's: API group and resource."""
     gangs = _GANG_READS if there(environment, "volcano") else ()
-    caches = tuple((_FLUID, plural) for plural in _CACHES.values()) if there(environment, "fluid") else ()
+    caches = tuple((_FLUID, plural) for plural in TABLE["caches"].values()) if there(environment, "fluid") else ()
     return (*gangs, *caches)
 
 
 def _configuration(environment: Environment) -> dict[str, Any]:
     stack = environment.stack
     configuration: dict[str, Any] = {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
-        # As in the chart, whose configuration this one replaces completely.
-        "health": {"healthProbeBindAddress": ":8081"},
-        "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
-        "webhook": {"port": 9443},
-        "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
-        "controller": {
-            "groupKindConcurrency": {
-                "Job.batch": 5,
-                "Pod": 5,
-                "Workload.kueue.x-k8s.io": 10,
-                "LocalQueue.kueue.x-k8s.io": 5,
-                "ClusterQueue.kueue.x-k8s.io": 5,
-                "ResourceFlavor.kueue.x-k8s.io": 1,
-            }
-        },
-        "clientConnection": {"qps": 300, "burst": 500},
-        "manageJobsWithoutQueueName": True,
+        **TABLE["kueue"],
         "managedJobsNamespaceSelector": _teams_alone(stack.metrics.prometheus.namespace),
         "integrations": integrations(environment),
         "resources": {"excludeResourcePrefixes": _excluded(environment)},
@@ -150,7 +120,7 @@ def integrations(environment: Environment) -> dict[str, list[str]]:
     running = [operator for operator in OF_JOBS if there(environment, operator)]
     of_jobs = [kind.integration for name in running for kind in kinds().values() if kind.operator == name]
     gangs = [GANG] if there(environment, "volcano") else []
-    caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(environment, "fluid") else []
+    caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in TABLE["caches"]] if there(environment, "fluid") else []
     others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}
     return {"frameworks": [*_FRAMEWORKS, *of_jobs], "labelKeysToCopy": [USER], **others}
 

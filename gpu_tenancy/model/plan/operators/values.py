@@ -15,7 +15,7 @@ from gpu_tenancy.model.catalogue.pods import Image, fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import framework_used, has, infiniband_pools, installed_by, there
 from gpu_tenancy.model.plan.operators.gpus import Values, amd_values, dra_values, intel_values, merged, nvidia_values
-from gpu_tenancy.model.plan.operators.kueue import kueue_values
+from gpu_tenancy.model.plan.operators.kueue import TABLE, kueue_values
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.signals import adapter_rules, prometheus_address, signal_rules
 from gpu_tenancy.model.spec import Stack
@@ -64,20 +64,6 @@ def infiniband(environment: Environment) -> InfinibandPlan | None:
     )
 
 
-_FIRST: Final = [{"name": "priority"}, {"name": "gang", "enablePreemptable": False}, {"name": "conformance"}]
-_SECOND: Final = [
-    {"name": "drf", "enablePreemptable": False},
-    *({"name": name} for name in ("predicates", "capacity", "nodeorder", "binpack")),
-]
-_SCHEDULER: Final[dict[str, Any]] = {
-    "actions": "enqueue, allocate, backfill, reclaim",
-    "tiers": [{"plugins": _FIRST}, {"plugins": _SECOND}],
-}
-"""With the plugin `capacity` instead of the chart's `proportion`, which shares by weight and ignores guarantees (the
-two are mutually exclusive), and with the action `reclaim`, which reclaims guaranteed quota:
-https://github.com/volcano-sh/volcano/blob/v1.15.1/docs/user-guide/how_to_use_capacity_plugin.md"""
-
-
 _HOUR: Final = 3600
 _OF_ALERTMANAGER: Final = 10 * 2**30
 """Bytes for silences and notifications: the smallest disk of GKE's default class (`catalogue/storage.yaml`)."""
@@ -100,7 +86,7 @@ def _filled(environment: Environment, values: Any) -> Any:
 def _volcano(environment: Environment) -> Values:
     if not any(gang.guaranteed for team in environment.stack.teams.values() for gang in team.gangs.values()):
         return {}
-    return {"custom": {"scheduler_config_override": yaml.safe_dump(_SCHEDULER, sort_keys=False)}}
+    return {"custom": {"scheduler_config_override": yaml.safe_dump(TABLE["volcano"], sort_keys=False)}}
 
 
 def _trainer(environment: Environment) -> Values:

@@ -34,28 +34,16 @@ Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z0-
 Region: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
 
 AddonName: TypeAlias = Literal[
-    "aws-ebs-csi-driver",
-    "aws-efs-csi-driver",
-    "aws-fsx-csi-driver",
-    "aws-mountpoint-s3-csi-driver",
-    "coredns",
-    "eks-node-monitoring-agent",
-    "eks-pod-identity-agent",
-    "kube-proxy",
-    "metrics-server",
-    "snapshot-controller",
+    "aws-ebs-csi-driver", "aws-efs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver", "coredns",
+    "eks-node-monitoring-agent", "eks-pod-identity-agent", "kube-proxy", "metrics-server", "snapshot-controller",
     "vpc-cni",
-]
+]  # fmt: skip
 """Add-ons of a created cluster."""
 AddonVersion: TypeAlias = Annotated[str, StringConstraints(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\d+$")]
 AmiType: TypeAlias = Literal[
-    "AL2023_x86_64_STANDARD",
-    "AL2023_ARM_64_STANDARD",
-    "AL2023_x86_64_NVIDIA",
-    "AL2023_ARM_64_NVIDIA",
-    "BOTTLEROCKET_x86_64_NVIDIA",
-    "BOTTLEROCKET_ARM_64_NVIDIA",
-]
+    "AL2023_x86_64_STANDARD", "AL2023_ARM_64_STANDARD", "AL2023_x86_64_NVIDIA", "AL2023_ARM_64_NVIDIA",
+    "BOTTLEROCKET_x86_64_NVIDIA", "BOTTLEROCKET_ARM_64_NVIDIA",
+]  # fmt: skip
 """Images of nodes: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html."""
 AmiRelease: TypeAlias = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}\.\d+-\d{8}$|^1\.\d+\.\d+-[0-9a-f]{8}$")]
 """Release of an image, as EKS writes it: `1.35.2-20261109` of AL2023, `1.55.0-1a2b3c4d` of Bottlerocket."""
@@ -289,6 +277,5 @@ class AwsCluster(CloudCluster):
         zonal = sum(map(self.is_zonal, creation.subnets or self.zones))
         if zonal < _CONTROL_PLANE_ZONES:
             place = "cluster.subnets" if self.subnets else "cluster.create.zones"
-            fix = f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)"
             rule = f"has subnets in {plural(zonal, 'Availability Zone')}, but an EKS control plane needs two or more"
-            yield rule, fix
+            yield rule, f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)"

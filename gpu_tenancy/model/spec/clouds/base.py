@@ -148,17 +148,9 @@ class Creation(Section):
 
 
 Provided: TypeAlias = Literal[
-    "networkPolicies",
-    "resourceMetrics",
-    "defaultStorageClass",
-    "s3Volumes",
-    "gcsVolumes",
-    "blobVolumes",
-    "volumeSnapshots",
-    "provisioningRequests",
-    "efaDevices",
-    "gateways",
-]
+    "networkPolicies", "resourceMetrics", "defaultStorageClass", "s3Volumes", "gcsVolumes", "blobVolumes",
+    "volumeSnapshots", "provisioningRequests", "efaDevices", "gateways",
+]  # fmt: skip
 """What a cluster can provide: a row of `gpu_tenancy/model/catalogue/needs.yaml`."""
 
 
