@@ -41,8 +41,8 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
     `kueue.x-k8s.io/resource-in-use`
     (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
     """
-    objects = [dict(one) for one in objects]
-    ours = [one for one in objects if text_at(one, "apiVersion") in {KUEUE, "v1"}]
+    manifests = [dict(one) for one in objects]
+    ours = [one for one in manifests if text_at(one, "apiVersion") in {KUEUE, "v1"}]
     declared = {kind: {key_of(one): one for one in ours if text_at(one, "kind") == kind} for kind in _PROPOSED}
     own = _own_tree(state, stack)
     gone = {
@@ -59,7 +59,7 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
         status: dict[str, Json] = {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
         new = [{**one, **status} for key, one in declared[kind].items() if key not in there]
         found[kind] = (*(one for one in kept if one is not None), *new)
-    batch = (one for one in objects if (text_at(one, "apiVersion"), text_at(one, "kind")) == ("batch/v1", "Job"))
+    batch = (one for one in manifests if (text_at(one, "apiVersion"), text_at(one, "kind")) == ("batch/v1", "Job"))
     jobs = {"/".join(key_of(one)): one for one in batch}
     ending: list[Workload] = []
     workloads: list[Manifest] = []
