@@ -115,7 +115,9 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
 
 
 def _has_people(sections: Mapping[str, Any]) -> bool:
-    nodes = [node for key in ("teams", "cohorts") for node in (sections.get(key) or {}).values()]
+    nodes: list[Mapping[str, Any] | None] = []
+    for key in ("teams", "cohorts"):
+        nodes += (sections.get(key) or {}).values()
     return "people" in sections or any(node and node.keys() & {"members", "serviceAccounts"} for node in nodes)
 
 
