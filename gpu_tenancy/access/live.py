@@ -45,17 +45,13 @@ def granted(binding: Manifest, rules: Mapping[tuple[str, str], tuple[Rule, ...]]
     """Grants of a binding, one for each subject; without rules if the role's rules are unknown."""
     namespace, role = text_at(binding, "metadata", "namespace"), _role_of(binding)
     for found in maps_at(binding, "subjects"):
-        name = text_at(found, "name")
         match text_at(found, "kind"):
-            case "ServiceAccount":
-                subject = Subject("ServiceAccount", name, text_at(found, "namespace") or namespace)
-            case "User":
-                subject = Subject("User", name)
-            case "Group":
-                subject = Subject("Group", name)
+            case "ServiceAccount" | "User" | "Group" as kind:  # RBAC does not know other kinds.
+                place = (text_at(found, "namespace") or namespace) if kind == "ServiceAccount" else ""
+                subject = Subject(kind, text_at(found, "name"), place)
+                yield Grant(subject, role[1], namespace, rules.get(role, ()))
             case _:
-                continue  # RBAC does not know such a kind.
-        yield Grant(subject, role[1], namespace, rules.get(role, ()))
+                pass
 
 
 def _role_of(binding: Manifest) -> tuple[str, str]:

@@ -8,7 +8,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -169,17 +170,14 @@ class Google:
 
     run: Run
     send: Send = send
-    _tokens: list[str] = field(default_factory=list[str], repr=False)
 
-    @property
+    @cached_property
     def token(self) -> str:
-        """The cached token of gcloud's active account; raises ConsoleError without a program or a login."""
-        if not self._tokens:
-            done = self.run(("gcloud", "auth", "print-access-token"))
-            if done.returncode:
-                raise _not_logged_in("gcp", done.stderr)
-            self._tokens.append(done.stdout.strip())
-        return self._tokens[0]
+        """The token of gcloud's active account; raises ConsoleError without a program or a login."""
+        done = self.run(("gcloud", "auth", "print-access-token"))
+        if done.returncode:
+            raise _not_logged_in("gcp", done.stderr)
+        return done.stdout.strip()
 
     def get(self, url: str, right: str, **query: str | list[str]) -> dict[str, Any]:
         """A resource; raises DeniedError without `right` (empty: none needed), NoAnswerError if the API rejects it."""

@@ -6,7 +6,7 @@ https://kubernetes.io/docs/concepts/policy/limit-range/. A limit without a reque
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -132,11 +132,16 @@ def exceeded_quota(message: str) -> Reason | None:
 def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:
     """The pod spec with LimitRange defaults, and one text for each container that gets defaults."""
     texts: list[str] = []
-    for rule in (rule for limit_range in ranges for rule in maps_at(limit_range, "spec", "limits")):
-        for key in ("initContainers", "containers") if text_at(rule, "type") == "Container" else ():
-            if key in spec:
-                spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
+    for _, rule in container_rules(ranges):
+        for key in (key for key in ("initContainers", "containers") if key in spec):
+            spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
     return spec, tuple(texts)
+
+
+def container_rules(ranges: Iterable[Manifest]) -> Iterator[tuple[Manifest, dict[str, Json]]]:
+    """LimitRanges, each with each of its rules for containers."""
+    rules = ((one, rule) for one in ranges for rule in maps_at(one, "spec", "limits"))
+    return (pair for pair in rules if text_at(pair[1], "type") == "Container")
 
 
 def container_defaults(rule: Manifest) -> tuple[dict[str, Json], dict[str, Json]]:

@@ -179,18 +179,12 @@ def _groups(manifest: Manifest) -> tuple[kueue.ResourceGroup, ...]:
         nominal = amount(name, line.get("nominalQuota") or "0")
         return kueue.Quota(nominal, *(None if limit is None else amount(name, limit) for limit in limits))
 
-    return tuple(
-        kueue.ResourceGroup(
-            tuple(
-                kueue.FlavorQuotas(
-                    text_at(flavor, "name"),
-                    {text_at(line, "name"): quota(line) for line in maps_at(flavor, "resources")},
-                )
-                for flavor in maps_at(group, "flavors")
-            )
-        )
-        for group in maps_at(manifest, "spec", "resourceGroups")
-    )
+    def quotas(flavor: Manifest) -> kueue.FlavorQuotas:
+        lines = maps_at(flavor, "resources")
+        return kueue.FlavorQuotas(text_at(flavor, "name"), {text_at(line, "name"): quota(line) for line in lines})
+
+    groups = maps_at(manifest, "spec", "resourceGroups")
+    return tuple(kueue.ResourceGroup(tuple(map(quotas, maps_at(group, "flavors")))) for group in groups)
 
 
 def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[kueue.FlavorResource, int]:

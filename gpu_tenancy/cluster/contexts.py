@@ -86,10 +86,12 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
     """
     names = stack_names(folder)
     sections = {name: read_stack(name, folder).sections for name in names}
-    if team is None:
-        fitting, fit = [name for name in names if _has_people(sections[name])], "have people"
-    else:
-        fitting, fit = [name for name in names if team in (sections[name].get("teams") or {})], f"have a team '{team}'"
+    what = "people" if team is None else f"a team '{team}'"
+    fitting = [
+        name
+        for name in names
+        if (_has_people(sections[name]) if team is None else team in (sections[name].get("teams") or {}))
+    ]
     if place.embedded or (place == Place() and uses_embedded()):
         from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - not part of a client that only asks
 
@@ -98,12 +100,10 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
             return carried.name
     if len(fitting) == 1:
         return fitting[0]
-    if not fitting and team is None:
-        fix = "add people.admins, or members to a team, to a stack; or set --stack"
-        raise ConsoleError("no stack has people", fix)
     if not fitting:
-        fix = "specify a stack with --stack; `tenancy stack validate` lists all"
-        raise ConsoleError(f"no stack has a team '{team}'", fix)
+        fix = "add people.admins, or members to a team, to a stack; or set --stack"
+        fix = fix if team is None else "specify a stack with --stack; `tenancy stack validate` lists all"
+        raise ConsoleError(f"no stack has {what}", fix)
     deployed, why = _of_cluster(place)
     if deployed in fitting:
         terminal.progress(f"stack {deployed}, which the cluster in use has")
@@ -111,7 +111,7 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
     if deployed and deployed not in names:
         fix = "change to its project, or specify it with --project, or another stack with --stack"
         raise ConsoleError(f"{folder / 'stacks'}: no file of stack {deployed}, which the cluster in use has", fix)
-    raise ConsoleError(f"{len(fitting)} stacks {fit}{why}", f"specify --stack {' or --stack '.join(fitting)}")
+    raise ConsoleError(f"{len(fitting)} stacks have {what}{why}", f"specify --stack {' or --stack '.join(fitting)}")
 
 
 def _has_people(sections: Mapping[str, Any]) -> bool:

@@ -228,11 +228,9 @@ def with_runtime(demand: Demand, state: State) -> Demand:
     manifest = demand.manifest
     if text_at(manifest, "kind") != "TrainJob":
         return demand
-    name = text_at(manifest, "spec", "runtimeRef", "name")
-    if text_at(manifest, "spec", "runtimeRef", "kind") == "TrainingRuntime":
-        runtimes = state.of("TrainingRuntime", namespace_of(manifest))
-    else:
-        runtimes = state.of("ClusterTrainingRuntime")
+    name, own = (text_at(manifest, "spec", "runtimeRef", key) for key in ("name", "kind"))
+    of_team = own == "TrainingRuntime"
+    runtimes = state.of(own, namespace_of(manifest)) if of_team else state.of("ClusterTrainingRuntime")
     runtime = next((runtime for runtime in runtimes if name_of(runtime) == name), None)
     if not runtime:
         return demand

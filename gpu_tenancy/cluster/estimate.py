@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from gpu_tenancy.base.json import at, int_at, text_at
 from gpu_tenancy.base.quantity import is_extended
@@ -28,20 +28,19 @@ _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
 _LITTLE: Final = 0.1
+_Key: TypeAlias = tuple[str, int | None]  # team and number of GPUs; None for all jobs of a team
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Sorted durations of recorded jobs in seconds, by team and number of GPUs; key None for all jobs of a team."""
+    """Sorted durations of recorded jobs in seconds."""
 
-    durations: Mapping[tuple[str, int | None], list[float]] = field(
-        default_factory=dict[tuple[str, int | None], list[float]]
-    )
+    durations: Mapping[_Key, list[float]] = field(default_factory=dict[_Key, list[float]])
 
     @classmethod
     def of(cls, jobs: Iterable[tuple[str, int, float]]) -> "History":
         """Groups (team, GPUs, seconds) of jobs."""
-        found: dict[tuple[str, int | None], list[float]] = {}
+        found: dict[_Key, list[float]] = {}
         for team, gpus, seconds in jobs:
             for key in ((team, gpus), (team, None)):
                 found.setdefault(key, []).append(seconds)

@@ -45,21 +45,19 @@ def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node
         if (name := text_at(pod, "spec", "nodeName")) and not ended(pod):
             asked = here[name][f"{namespace_of(pod)}/{name_of(pod)}"] = {**requests(map_at(pod, "spec")), "pods": 1}
             taken[name].update(asked)
-    found: list[Node] = []
-    for node in nodes:
-        name, whole = name_of(node), amounts(at(node, "status", "allocatable"))
-        found.append(
-            Node(
-                name=name,
-                labels=texts_at(node, "metadata", "labels"),
-                taints=excluding_taints(node),
-                whole=whole,
-                free={resource: value - taken[name][resource] for resource, value in whole.items()},
-                pods=here[name],
-                open=at(node, "spec", "unschedulable") is not True,
-            )
+    return [
+        Node(
+            name=name,
+            labels=texts_at(node, "metadata", "labels"),
+            taints=excluding_taints(node),
+            whole=whole,
+            free={resource: value - taken[name][resource] for resource, value in whole.items()},
+            pods=here[name],
+            open=at(node, "spec", "unschedulable") is not True,
         )
-    return found
+        for node in nodes
+        for name, whole in ((name_of(node), amounts(at(node, "status", "allocatable"))),)
+    ]
 
 
 def excluding_taints(node: Manifest) -> tuple[Manifest, ...]:
@@ -186,12 +184,9 @@ def judge_nodes(
             must = f"{plural(pods.count, 'pod')} must run where nodes have one value of {pods.within}"
             line = f"{must}, but no value has room for more than {found.ever}"
             return Answer(Check.NODES, "never", (line,)), [*nodes]
-    after = take(nodes, found.fitting, pods.pod, pods.count)
-    return (
-        _judge_room(found, pods, "now" if every_pod else "beside the pods of your team")
-        if found.fitting
-        else _no_node(found, spec, nodes, flavors)
-    ), after
+    when = "now" if every_pod else "beside the pods of your team"
+    answer = _judge_room(found, pods, when) if found.fitting else _no_node(found, spec, nodes, flavors)
+    return answer, take(nodes, found.fitting, pods.pod, pods.count)
 
 
 def _judge_room(found: Suitable, pods: PodSet, when: str) -> Answer:

@@ -9,13 +9,7 @@ from typing import Final
 from gpu_tenancy.base.json import Json, at, map_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import amounts, gpus
-from gpu_tenancy.cluster.cluster_queues import (
-    ClusterQueue,
-    is_fair_sharing,
-    quotas_of,
-    read_cluster_queue,
-    read_cohort,
-)
+from gpu_tenancy.cluster.cluster_queues import ClusterQueue, is_fair_sharing, quotas_of, read_cluster_queue, read_cohort
 from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of, requests, scheduler, selects
 from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.workloads import FIX_THIS, Reason, Workload, read_workloads, waiting

@@ -336,15 +336,13 @@ def with_devices(
             if text_at(item, "spec", "driver") == driver:
                 count = sum(kind == wanted or not wanted for kind in kinds)
                 devices[text_at(item, "spec", "nodeName")][resource] += count
-    found: list[Manifest] = []
-    for node in nodes:
-        if counted := devices.get(name_of(node)):
-            amounts: dict[str, Json] = {name: str(count) for name, count in counted.items()}
-            allocatable: Json = {**map_at(node, "status", "allocatable"), **amounts}
-            found.append({**node, "status": {**map_at(node, "status"), "allocatable": allocatable}})
-        else:
-            found.append(node)
-    return tuple(found)
+
+    def offering(node: Manifest) -> Manifest:
+        amounts = {name: str(count) for name, count in devices[name_of(node)].items()}
+        allocatable: Json = {**map_at(node, "status", "allocatable"), **amounts}
+        return {**node, "status": {**map_at(node, "status"), "allocatable": allocatable}} if amounts else node
+
+    return tuple(map(offering, nodes))
 
 
 _RENAMED: Final = {"ClusterQueue": ("cohort", "cohortName"), "Cohort": ("parent", "parentName")}  # v1beta2: new names

@@ -66,9 +66,16 @@ class Snapshot:
         return simulation
 
 
-def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation]:
-    """A ClusterQueue's cohort tree, and its simulation at rest. Raises NotSimulatedError if there is none."""
+def settled(
+    queues: Queues, target: str, strategies: tuple[kueue.FairStrategy, ...] | None = None
+) -> tuple[Snapshot, kueue.Simulation]:
+    """A ClusterQueue's cohort tree, and its simulation at rest. Raises NotSimulatedError if there is none.
+
+    `strategies` are of fair sharing, empty if it is off; None as in the cluster.
+    """
     snapshot = take_snapshot(queues, target)
+    if strategies is not None:
+        snapshot = replace(snapshot, tenancy=replace(snapshot.tenancy, fair_sharing=strategies or None))
     simulation = snapshot.play()
     if simulation.rest():
         raise NotSimulatedError(LIVELOCK)
@@ -130,10 +137,8 @@ def _unseen(queues: Queues, names: Iterable[str], workloads: Iterable[Workload])
                 rest[flavor][resource] = counted - seen
             elif counted != seen:
                 reported, summed = amount_text(resource, counted), amount_text(resource, seen)
-                raise NotSimulatedError(
-                    f"Kueue reports {reported} {resource} of {flavor} in use in queue {name},"
-                    f" but its workloads hold {summed}; retry in a moment"
-                )
+                usage = f"Kueue reports {reported} {resource} of {flavor} in use in queue {name}"
+                raise NotSimulatedError(f"{usage}, but its workloads hold {summed}; retry in a moment")
         if rest:
             found.append(_stand_in(name, rest))
     return found

@@ -44,20 +44,16 @@ class Prometheus:
                     "POST", address, fields={"query": expr, "time": f"{at:.0f}"}, encode_multipart=False
                 )
         except HTTPError as error:
-            raise ConsoleError(
-                f"--prometheus {self.url}: is not reachable: {error}",
-                "check the address, or run `kubectl port-forward` again",
-            ) from error
+            fix = "check the address, or run `kubectl port-forward` again"
+            raise ConsoleError(f"--prometheus {self.url}: is not reachable: {error}", fix) from error
         try:
             found: Any = json.loads(answer.data)
         except ValueError:
             found = {}
         if answer.status != _OK or not isinstance(found, dict):
             said = text_at(found, "error") if isinstance(found, dict) else ""  # pyright: ignore[reportUnknownArgumentType]
-            raise ConsoleError(
-                f"--prometheus {self.url}: status {answer.status}{': ' if said else ''}{said}",
-                "check that it is the address of Prometheus, without /api/v1",
-            )
+            what = f"--prometheus {self.url}: status {answer.status}{': ' if said else ''}{said}"
+            raise ConsoleError(what, "check that it is the address of Prometheus, without /api/v1")
         for series in maps_at(found, "data", "result"):  # pyright: ignore[reportUnknownArgumentType]
             sample: Any = series["value"]
             yield texts_at(series, "metric"), float(sample[1])
@@ -110,10 +106,9 @@ def _losses(terms: Terms, server: Prometheus, period: Period) -> Iterator[Loss]:
     sums: dict[str, dict[str, float]] = {}
     for name in ("unused", "failed"):
         for labels, hours in server.hours(name, period):
-            found = sums.setdefault(terms.queue_of(labels["namespace"]), {})
-            found[name] = found.get(name, 0.0) + hours
+            sums.setdefault(terms.queue_of(labels["namespace"]), {"unused": 0.0, "failed": 0.0})[name] += hours
     for team, found in sums.items():
-        yield Loss(team, found.get("unused", 0.0), None, found.get("failed", 0.0))
+        yield Loss(team, found["unused"], None, found["failed"])
 
 
 def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
@@ -149,10 +144,8 @@ def recorded_jobs(
 
     created = {job: at for job, at in most("kube_job_created").items() if job[0] in teams}
     if not created:
-        raise ConsoleError(
-            f"--prometheus {server.url}: has no samples of kube_job_created in {period.month} of a team of the stack",
-            "set another --month, or use --used",
-        )
+        what = f"has no samples of kube_job_created in {period.month} of a team of the stack"
+        raise ConsoleError(f"--prometheus {server.url}: {what}", "set another --month, or use --used")
     sets = f'group by (namespace, job_name, owner_name) (max_over_time(kube_job_owner{{owner_kind="JobSet"}}[{span}]))'
     owners = {
         (labels["namespace"], labels["job_name"]): labels["owner_name"] for labels, _ in server.query(sets, period.end)

@@ -2,7 +2,7 @@
 
 import calendar
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Self
 
@@ -55,14 +55,9 @@ class Hours:
     lent: float | None = 0.0  # idle guarantee that others borrowed; None if the use of others is unknown
 
     def __add__(self, other: "Hours") -> "Hours":
-        lent = None if self.lent is None or other.lent is None else self.lent + other.lent
-        return Hours(
-            self.guaranteed + other.guaranteed,
-            self.used + other.used,
-            self.idle + other.idle,
-            self.borrowed + other.borrowed,
-            lent,
-        )
+        *amounts, (mine, its) = zip(astuple(self), astuple(other), strict=True)
+        lent = None if mine is None or its is None else mine + its
+        return Hours(*(one + more for one, more in amounts), lent=lent)
 
 
 @dataclass(frozen=True, slots=True)

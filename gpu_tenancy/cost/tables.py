@@ -39,8 +39,7 @@ def notes(statement: Statement) -> Iterator[str]:
             f"{statement.source} has {statement.covered:,.0f} of {period.hours:,.0f} hours: all figures are of these;"
             " for more, raise metrics.storage.retention in the stack"
         )
-    unpriced = dict.fromkeys(line.flavor for line in statement.lines if line.price is None)
-    if unpriced:
+    if unpriced := dict.fromkeys(line.flavor for line in statement.lines if line.price is None):
         yield f"{', '.join(unpriced)}: no price of the machine, so costs are lower bounds; set `prices` in the stack"
     yield from statement.notes
 
@@ -127,11 +126,8 @@ def _job_sums(jobs: Iterable[JobUse]) -> tuple[str, str]:
 def supply_table(statement: Statement) -> Table:
     """Existing, reserved, guaranteed, used and unused GPU-hours."""
     rows = [
-        row(
-            supply.flavor or "all",
-            *map(hours_text, (supply.existed, supply.reserved, supply.guaranteed, supply.used, supply.unused)),
-        )
-        for supply in statement.supply
+        row(one.flavor or "all", *map(hours_text, (one.existed, one.reserved, one.guaranteed, one.used, one.unused)))
+        for one in statement.supply
     ]
     existed = "existed at most#" if statement.at_most else "existed#"
     heads = columns("flavor", existed, "for Volcano#", "guaranteed#", "used#", "not used#")
@@ -230,16 +226,12 @@ def show(console: Console, statement: Statement) -> None:
 def page(statement: Statement) -> str:
     """The whole page: no external resources, no scripts, light and dark; deterministic."""
     makers = (teams_table, costs_table, losses_table, users_table, jobs_table, supply_table)
-    found = [make(statement) for make in makers]
-    return (
-        environment("gpu_tenancy.cost")
-        .get_template("cost.html.j2")
-        .render(
-            statement=statement,
-            headline=headline(statement),
-            notes=list(notes(statement)),
-            tables=[table for table in found if table.rows],
-            fold=FOLD,
-            policy=policy(),
-        )
+    template = environment("gpu_tenancy.cost").get_template("cost.html.j2")
+    return template.render(
+        statement=statement,
+        headline=headline(statement),
+        notes=list(notes(statement)),
+        tables=[table for table in (make(statement) for make in makers) if table.rows],
+        fold=FOLD,
+        policy=policy(),
     )

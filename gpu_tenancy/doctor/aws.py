@@ -136,10 +136,8 @@ def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row
     for pool in (pool for pool in pools if pool in by_pool):
         name = by_pool[pool]["AutoScalingGroupName"]
         fits = _REBALANCE in {one["ProcessName"] for one in by_pool[pool]["SuspendedProcesses"]}
-        fix = (
-            f"set one zone in pools.{pool}.zones, or run `aws autoscaling suspend-processes --region {cli.region}"
-            f" --auto-scaling-group-name {name} --scaling-processes {_REBALANCE}`"
-        )
+        group = f"--region {cli.region} --auto-scaling-group-name {name} --scaling-processes {_REBALANCE}"
+        fix = f"set one zone in pools.{pool}.zones, or run `aws autoscaling suspend-processes {group}`"
         available = "suspended" if fits else "ends running nodes"
         yield judged("rebalancing", pool, f"{_REBALANCE} suspended", available, fits=fits, fix=fix)
 

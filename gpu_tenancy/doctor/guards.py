@@ -37,9 +37,9 @@ _RBAC: Final = re.compile(r"cannot (create|patch) resource")
 Outcome: TypeAlias = Literal["denied", "warning", "accepted"]
 _EXPECTED: Final[Mapping[str, Outcome]] = {"Deny": "denied", "Warn": "warning"}
 # Rights in all namespaces of subjects that guards exempt.
-_EVERYWHERE: Final = (
-    ("patch", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    ("create", "batch", "jobs"),
+_EVERYWHERE: Final[tuple[Manifest, ...]] = (
+    {"verb": "patch", "group": "admissionregistration.k8s.io", "resource": "validatingadmissionpolicies"},
+    {"verb": "create", "group": "batch", "resource": "jobs"},
 )
 
 
@@ -102,11 +102,7 @@ class _Place:
 
 
 def _guard_rows(
-    cluster: Cluster,
-    plan: Plan,
-    rendered: Iterable[Mapping[str, Json]],
-    team: str,
-    as_rendered: Collection[str],
+    cluster: Cluster, plan: Plan, rendered: Iterable[Mapping[str, Json]], team: str, as_rendered: Collection[str]
 ) -> Iterator[Row]:
     """Rows of guards by namespace that differ from the stack, and of guards as in the stack.
 
@@ -145,22 +141,16 @@ def _guard_rows(
 
 
 def _is_exempt(cluster: Cluster, guards: GuardsPlan) -> bool:
-    review: Manifest = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
-    me = map_at(cluster.create(review), "status", "userInfo")
+    def asked(group: str, kind: str, **spec: Json) -> dict[str, Json]:
+        review: Manifest = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "metadata": {}, **spec}
+        return map_at(cluster.create(review), "status")
+
+    me = map_at(asked("authentication", "SelfSubjectReview"), "userInfo")
     names = {text_at(me, "username"), *map(str, list_at(me, "groups"))}
-    if names & {*guards.exempt, *guards.makers}:
-        return True
-    for verb, group, resource in _EVERYWHERE:
-        attributes: Manifest = {"verb": verb, "group": group, "resource": resource}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "metadata": {},
-            "spec": {"resourceAttributes": attributes},
-        }
-        if at(cluster.create(review), "status", "allowed") is True:
-            return True
-    return False
+    return bool(names & {*guards.exempt, *guards.makers}) or any(
+        at(asked("authorization", "SelfSubjectAccessReview", spec={"resourceAttributes": {**right}}), "allowed") is True
+        for right in _EVERYWHERE
+    )
 
 
 def _substituted(value: Json, values: Mapping[str, str]) -> Json:

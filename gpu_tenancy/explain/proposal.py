@@ -7,8 +7,9 @@ is now entitled to the quota, and gives freed quota to workloads that may use it
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from gpu_tenancy import kueue
@@ -21,7 +22,7 @@ from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_
 from gpu_tenancy.cluster.queueing import Source, judge_queue
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import VOLCANO, Kind, State
-from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
+from gpu_tenancy.cluster.snapshot import NotSimulatedError, Snapshot, settled
 from gpu_tenancy.cluster.supply import accelerators
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.explain.pending import diagnose
@@ -117,38 +118,33 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
     now = Queues(state)
     after = Queues(proposed(state, proposal.objects, proposal.stack))
     gone = {name_of(one) for one in state.of("Namespace")} - {name_of(one) for one in after.state.of("Namespace")}
-    before_played, after_played = _play(now, None), _play(after, proposal.strategies)
+    was, will = _play(now, None), _play(after, proposal.strategies)
     known = {workload.label: workload for workload in now.workloads}
     running = {label for label, workload in known.items() if workload.assigned}
     ends = [known[label] for label in sorted(known) if known[label].namespace in gone]
     kept = {label for label, workload in known.items() if workload.namespace not in gone}
-    judged = kept & before_played.seen & after_played.seen
-    given_way = {label: by for label, by in after_played.evicted.items() if label in judged and label in running}
-    joins = judged & after_played.admitted - running
+    judged = kept & was.seen & will.seen
+    given_way = {label: by for label, by in will.evicted.items() if label in judged and label in running}
     sizes = {workload.label: workload for workload in after.workloads}
     resized = {label for label in judged if sizes[label].sets != known[label].sets}
-    waits = judged & (before_played.admitted - running | resized & running) - after_played.admitted
-    never = {label: _never(after, sizes[label]) for label in judged - after_played.admitted}
+    waits = judged & (was.admitted - running | resized & running) - will.admitted
+    never = {label: _never(after, sizes[label]) for label in judged - will.admitted}
     never = {label: why for label, why in never.items() if why and not _never(now, known[label])}
+    missed = (*was.missed, *will.missed, *_gangs_waiting(state, proposal.objects))
+    affected = partial(_affected, at=at)
     return Effect(
-        preempted=_sorted(
-            _affected(known[label], at, by=by, again=label in after_played.admitted) for label, by in given_way.items()
-        ),
-        deleted=_sorted(_affected(workload, at, why=f"namespace {workload.namespace} is deleted") for workload in ends),
+        preempted=_sorted(affected(known[one], by=by, again=one in will.admitted) for one, by in given_way.items()),
+        deleted=_sorted(affected(workload, why=f"namespace {workload.namespace} is deleted") for workload in ends),
         restarted=_sorted(_restarted(now, proposal.restarted, at)),
-        admitted=_sorted(_affected(known[label], at) for label in joins),
-        delayed=_sorted(
-            _affected(sizes[label], at, why=after_played.why.get(label, "")) for label in waits - never.keys()
-        ),
-        never=_sorted(_affected(sizes[label], at, why=why) for label, why in never.items()),
-        later=_sorted(_later(sizes, judged - running - waits - never.keys(), before_played, after_played, at)),
+        admitted=_sorted(affected(known[one]) for one in judged & will.admitted - running),
+        delayed=_sorted(affected(sizes[one], why=will.why.get(one, "")) for one in waits - never.keys()),
+        never=_sorted(affected(sizes[one], why=why) for one, why in never.items()),
+        later=_sorted(_later(sizes, judged - running - waits - never.keys(), was, will, at)),
         refused=refused(state, proposal.objects, proposal.grace),
         exceeded=tuple(_exceeded(state, after, proposal.objects)),
         pods_on_removed_flavors=on_removed_flavors(now, after),
         smaller_pools=() if proposal.nodes is None else smaller_pools(state, proposal.nodes),
-        not_simulated=tuple(
-            dict.fromkeys((*before_played.missed, *after_played.missed, *_gangs_waiting(state, proposal.objects)))
-        ),
+        not_simulated=tuple(dict.fromkeys(missed)),
         running=len(running),
         claims=_claims(state, gone),
         claims_unread=bool(gone) and "PersistentVolumeClaim" in state.missing,
@@ -174,31 +170,19 @@ def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> _Playe
         for name in (target, *queues.quotas.related(target)[0]):
             left.pop(name, None)
         try:
-            snapshot, simulation = _at_rest(queues, target, strategies)
+            snapshot, simulation = settled(queues, target, strategies)
         except NotSimulatedError as error:
             found.missed.append(f"queues of the tree of {target}: {error}")
             continue
         if snapshot.left_out:
             found.missed.append(f"not simulated in the tree of {target}: {'; '.join(snapshot.left_out)}")
-        settled = simulation.settled()
+        rest = simulation.settled()
         found.seen |= {one.workload.name for one in snapshot.participants}
-        found.admitted |= {one.name for one in settled.admitted}
-        found.evicted |= {one.name: one.by for one in settled.evicted}
-        found.why |= {one.name: one.why for one in settled.pending}
+        found.admitted |= {one.name for one in rest.admitted}
+        found.evicted |= {one.name: one.by for one in rest.evicted}
+        found.why |= {one.name: one.why for one in rest.pending}
         found.ends |= ends_needed(simulation, snapshot)
     return found
-
-
-def _at_rest(
-    queues: Queues, target: str, strategies: tuple[FairStrategy, ...] | None
-) -> tuple[Snapshot, kueue.Simulation]:
-    snapshot = take_snapshot(queues, target)
-    if strategies is not None:
-        snapshot = replace(snapshot, tenancy=replace(snapshot.tenancy, fair_sharing=strategies or None))
-    simulation = snapshot.play()
-    if simulation.rest():
-        raise NotSimulatedError(LIVELOCK)
-    return snapshot, simulation
 
 
 def _later(
@@ -313,13 +297,13 @@ def ends_needed(simulation: kueue.Simulation, snapshot: Snapshot) -> dict[str, i
 
     Continues the simulation of a cohort tree at rest; workloads that are admitted later end after all others.
     """
-    settled = simulation.settled()
-    running = {one.name for one in settled.admitted}
+    rest = simulation.settled()
+    running = {one.name for one in rest.admitted}
     held = (one for one in snapshot.participants if one.flavors is not None)
     longest = [one.workload.name for one in sorted(held, key=lambda one: one.since)]
     order = deque([name for name in longest if name in running and name not in snapshot.unseen])
     order.extend(running - set(order))
-    waiting = {one.name for one in settled.pending}
+    waiting = {one.name for one in rest.pending}
     needed: dict[str, int] = {}
     for count in range(1, MOST + 1):
         while order and order[0] not in running:

@@ -11,7 +11,7 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import amount_text, amounts, format_amounts, is_extended, parse_quantity
-from gpu_tenancy.cluster.budgets import with_defaults
+from gpu_tenancy.cluster.budgets import container_rules, with_defaults
 from gpu_tenancy.cluster.cluster_queues import read_cluster_queue, reported_usage
 from gpu_tenancy.cluster.demand import demand
 from gpu_tenancy.cluster.pods import container_amounts, ended, label, name_of, namespace_of, requests, scheduler
@@ -41,12 +41,9 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
     `kueue.x-k8s.io/resource-in-use`
     (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
     """
-    objects = tuple(objects)
-    declared: dict[Kind, dict[tuple[str, str], Manifest]] = {kind: {} for kind in _PROPOSED}
-    for manifest in objects:
-        for kind in _PROPOSED:
-            if text_at(manifest, "kind") == kind and text_at(manifest, "apiVersion") in {KUEUE, "v1"}:
-                declared[kind][key_of(dict(manifest))] = dict(manifest)
+    manifests = [dict(one) for one in objects]
+    ours = [one for one in manifests if text_at(one, "apiVersion") in {KUEUE, "v1"}]
+    declared = {kind: {key_of(one): one for one in ours if text_at(one, "kind") == kind} for kind in _PROPOSED}
     own = _own_tree(state, stack)
     gone = {
         name_of(one)
@@ -62,11 +59,8 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
         status: dict[str, Json] = {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
         new = [{**one, **status} for key, one in declared[kind].items() if key not in there]
         found[kind] = (*(one for one in kept if one is not None), *new)
-    jobs = {
-        f"{namespace_of(dict(one))}/{name_of(dict(one))}": one
-        for one in objects
-        if (text_at(one, "apiVersion"), text_at(one, "kind")) == ("batch/v1", "Job")
-    }
+    batch = (one for one in manifests if (text_at(one, "apiVersion"), text_at(one, "kind")) == ("batch/v1", "Job"))
+    jobs = {"/".join(key_of(one)): one for one in batch}
     ending: list[Workload] = []
     workloads: list[Manifest] = []
     for manifest in state.of("Workload"):
@@ -236,14 +230,7 @@ def refused(now: State, objects: Iterable[Mapping[str, Json]], grace: Grace | No
 def _beyond(pod: Manifest, ranges: Iterable[Manifest]) -> Iterator[str]:
     # https://kubernetes.io/docs/concepts/policy/limit-range/.
     containers = [*maps_at(pod, "spec", "containers"), *maps_at(pod, "spec", "initContainers")]
-    items = (
-        item
-        for one in ranges
-        if namespace_of(one) == namespace_of(pod)
-        for item in maps_at(one, "spec", "limits")
-        if text_at(item, "type") == "Container"
-    )
-    for item in items:
+    for _, item in container_rules(one for one in ranges if namespace_of(one) == namespace_of(pod)):
         most, least = amounts(at(item, "max")), amounts(at(item, "min"))
         ratios = texts_at(item, "maxLimitRequestRatio")
         for container in containers:

@@ -5,6 +5,7 @@ The file has only data for admission: no environment variables, commands, images
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -30,13 +31,9 @@ _NODE: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "
 def to_file(state: State, file: Path) -> None:
     """Writes a cluster's state to a file."""
     objects = {kind: [_trimmed(kind, one) for one in state.of(kind)] for kind in KINDS}
-    missing = {
-        kind: {"tells": one.tells, "why": one.why, "who": one.who, "partly": one.partly}
-        for kind, one in state.missing.items()
-    }
+    missing = {kind: _only(asdict(one), ("tells", "why", "who", "partly")) for kind, one in state.missing.items()}
     parts = {"version": VERSION, "kubernetes": state.kubernetes, "objects": objects, "missing": missing}
-    text = json.dumps(parts, sort_keys=True)
-    write_text(file, text + "\n")
+    write_text(file, json.dumps(parts, sort_keys=True) + "\n")
 
 
 def from_file(file: Path) -> State:

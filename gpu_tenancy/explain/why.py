@@ -139,10 +139,8 @@ def _switched_off(workload: Workload) -> Reason:
     reason = text_at(condition(workload.manifest, "Evicted"), "reason")
     if reason.endswith("MaximumExecutionTimeExceeded"):
         longest = int_at(workload.manifest, "spec", "maximumExecutionTimeSeconds")
-        return (
-            f"it ran for its maximum run time of {longest} s, and Kueue stopped it",
-            f"{again}, which lets it run as long again; or submit it with a longer deadline",
-        )
+        fix = f"{again}, which lets it run as long again; or submit it with a longer deadline"
+        return f"it ran for its maximum run time of {longest} s, and Kueue stopped it", fix
     return "its Workload is deactivated (spec.active is false)", again
 
 

@@ -111,17 +111,8 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
     variables = {"HOME": _HOME, "NOTEBOOK_PORT": str(NOTEBOOK_PORT), "JUPYTER_TOKEN_FILE": NOTEBOOK_TOKEN}
     if host := offer.hosts.get(choice.name):
         variables[_HOST] = host
-    wish = Wish(
-        image,
-        _COMMAND,
-        gpus=of.gpus,
-        flavor=of.flavor,
-        cpu=of.cpu,
-        memory=of.memory,
-        env=variables,
-        mounts=choice.mounts or {},
-        user=choice.user,
-    )
+    wish = Wish(image, _COMMAND, env=variables, mounts=choice.mounts or {}, user=choice.user)
+    wish = replace(wish, gpus=of.gpus, flavor=of.flavor, cpu=of.cpu, memory=of.memory)
     queue, place = placed(wish, team, state)
     own = {NOTEBOOK: choice.name, **({USER: choice.user} if choice.user else {})}
     plan = pod_of_wish(wish, place, team, state, Terms(restricted=True, account=ACCOUNT))

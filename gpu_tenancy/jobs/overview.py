@@ -147,20 +147,18 @@ def use_of(cluster: Cluster, namespace: str) -> Use:
             raise
         fix = "ask the platform team for metrics-server"
         raise ConsoleError("the cluster serves no metrics of pods", fix) from error
-    use: dict[str, dict[str, int]] = {}
-    for pod in found:
-        containers = [map_at(container, "usage") for container in maps_at(pod, "containers")]
-        use[name_of(pod)] = {
-            name: sum(ceil(amount(name, one.get(name, 0))) for one in containers) for name in (CPU, MEMORY)
-        }
-    return use
+
+    def used(pod: Manifest, name: str) -> int:
+        containers = (map_at(container, "usage") for container in maps_at(pod, "containers"))
+        return sum(ceil(amount(name, one.get(name, 0))) for one in containers)
+
+    return {name_of(pod): {name: used(pod, name) for name in (CPU, MEMORY)} for pod in found}
 
 
 def of_jobs(jobs: Jobs, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow]:
     """Usage of each job with running pods."""
     for root in jobs.roots:
-        pods = [pod for pod in jobs.pods(root) if text_at(pod, "status", "phase") == "Running"]
-        if pods:
+        if pods := [pod for pod in jobs.pods(root) if text_at(pod, "status", "phase") == "Running"]:
             names = [name_of(pod) for pod in pods]
             used = [use[name] for name in names if name in use]
             asked = add(*(requests(map_at(pod, "spec")) for pod in pods))

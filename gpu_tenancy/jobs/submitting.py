@@ -9,6 +9,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, amounts, is_extended
+from gpu_tenancy.cluster.budgets import container_rules
 from gpu_tenancy.cluster.cluster_queues import ClusterQueue
 from gpu_tenancy.cluster.dry_run import created
 from gpu_tenancy.cluster.nodes import read_nodes
@@ -326,10 +327,7 @@ def _taints(flavors: Sequence[Manifest]) -> Iterable[NodeTaint]:
 
 def _bounds(state: State, key: str) -> Iterator[dict[str, int]]:
     # `key` is `defaultRequest` or `max` of the LimitRanges.
-    for bounds in state.of("LimitRange"):
-        for bound in maps_at(bounds, "spec", "limits"):
-            if text_at(bound, "type") == "Container":
-                yield amounts(at(bound, key))
+    yield from (amounts(at(rule, key)) for _, rule in container_rules(state.of("LimitRange")))
 
 
 def _defaults(state: State) -> dict[str, int]:

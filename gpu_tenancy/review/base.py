@@ -97,10 +97,8 @@ def _registrations(folder: Path, stack: str, ref: str) -> tuple[Registration, ..
     done = subprocess.run([sys.executable, "-c", _DUMP, stack], check=False, capture_output=True, text=True, cwd=folder)
     if done.returncode:
         reason = (done.stderr.strip() or "no output").splitlines()[-1]
-        raise ConsoleError(
-            f"{ref}: cannot render stack {stack} with the program at this ref ({reason})",
-            "specify a ref whose program runs with the installed packages, or omit --base",
-        )
+        fix = "specify a ref whose program runs with the installed packages, or omit --base"
+        raise ConsoleError(f"{ref}: cannot render stack {stack} with the program at this ref ({reason})", fix)
     # An older or newer program may have other attributes.
     known = {field.name for field in fields(Registration)}
     return tuple(

@@ -158,15 +158,9 @@ def read_used(file: Path, stack: str) -> Used:
 
 # The operations of a step: https://github.com/pulumi/pulumi/blob/master/pkg/display/json.go and sdk/go/common/display.
 _ACTIONS: Final[Mapping[str, Action]] = {
-    "create": "create",
-    "import": "create",
-    "update": "update",
-    "delete": "delete",
-    "replace": "replace",
-    "create-replacement": "replace",
-    "delete-replaced": "replace",
-    "import-replacement": "replace",
-}
+    "create": "create", "import": "create", "update": "update", "delete": "delete", "replace": "replace",
+    "create-replacement": "replace", "delete-replaced": "replace", "import-replacement": "replace",
+}  # fmt: skip
 _SAME: Final = frozenset({"same", "refresh", "read", "read-replacement", "read-discard"})
 
 

@@ -111,9 +111,10 @@ def _cascade(found: dict[str, Change], resources: Iterable[Registration], groups
                 change = changed(resource, action, (*known, *fields), groups, protected=resource.protect)
                 first = bool(forcing) and (change.effect.deleted_first or source.effect.deleted_first)
                 # The cause, instead of what follows from it.
-                causes = [field for field in change.effect.restarts if field not in affected] + [
-                    *source.effect.restarts
-                ]
+                causes = (
+                    *(field for field in change.effect.restarts if field not in affected),
+                    *source.effect.restarts,
+                )
                 restarts = () if forcing else tuple(dict.fromkeys(causes or affected))
                 effect = replace(change.effect, deleted_first=first, restarts=restarts)
                 found[resource.urn] = replace(change, effect=effect)
@@ -122,21 +123,16 @@ def _cascade(found: dict[str, Change], resources: Iterable[Registration], groups
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Deletions first, then by group, kind and name."""
-    return tuple(
-        sorted(
-            changes,
-            key=lambda change: (ACTIONS.index(change.action), change.group, change.kind, change.name, change.urn),
-        )
-    )
+
+    def place(change: Change) -> tuple[int, str, str, str, str]:
+        return ACTIONS.index(change.action), change.group, change.kind, change.name, change.urn
+
+    return tuple(sorted(changes, key=place))
 
 
 def resources(rendered: Rendered) -> dict[str, Registration]:
     """Resources by URN, without components, providers and resources that are only read."""
-    return {
-        registration.urn: registration
-        for registration in rendered.registrations
-        if registration.custom and registration.will_exist
-    }
+    return {one.urn: one for one in rendered.registrations if one.custom and one.will_exist}
 
 
 def changed(
@@ -245,10 +241,8 @@ def short(value: Json, path: str = "") -> str:
 
 def _json(value: Json) -> str:
     match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
+        case None | bool():
+            return "null" if value is None else str(value).lower()
         case dict():
             return "{" + ", ".join(f"{key}: {_json(item)}" for key, item in value.items()) + "}"
         case list():

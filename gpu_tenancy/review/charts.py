@@ -52,23 +52,23 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     )
     colours = flavor_hues(outlook)
     for supply in outlook.supply:
+        text, place = partial(amount_text, supply.resource), partial(scale.percent, supply.flavor)
         over, autoscaled = (supply.guaranteed - end for end in (supply.capacity.maximum, supply.capacity.minimum))
         remark = ""
         if over > 0:
-            remark = f"guarantees exceed capacity by {amount_text(supply.resource, over)}"
+            remark = f"guarantees exceed capacity by {text(over)}"
         elif autoscaled > 0:
-            amount = amount_text(supply.resource, autoscaled)
-            remark = f"{amount} guaranteed {unit(supply.resource)} depend on autoscaling"
-        guaranteed, limits = (amount_text(supply.resource, amount) for amount in (supply.guaranteed, supply.limits))
+            remark = f"{text(autoscaled)} guaranteed {unit(supply.resource)} depend on autoscaling"
+        guaranteed, limits = text(supply.guaranteed), text(supply.limits)
         capacity = span(supply.capacity, supply.resource)
         numbers = f"{guaranteed} guaranteed of {capacity}, sum of limits {limits}"
         yield Tank(
             flavor=supply.flavor,
             hue=colours[supply.flavor],
-            sure=scale.percent(supply.flavor, supply.capacity.minimum),
-            rail=scale.percent(supply.flavor, supply.capacity.maximum),
-            solid=scale.percent(supply.flavor, supply.guaranteed),
-            tick=scale.percent(supply.flavor, supply.limits),
+            sure=place(supply.capacity.minimum),
+            rail=place(supply.capacity.maximum),
+            solid=place(supply.guaranteed),
+            tick=place(supply.limits),
             numbers=f"{guaranteed} of {capacity} · sum of limits {limits}",
             remark=remark,
             over=over > 0,
@@ -88,11 +88,9 @@ class Drawing:
         self._outlook = outlook
         self._compared = before is not None
         self._old = {
-            (team.name, holding.flavor, holding.scheduler): _numbers(
-                holding.resource, holding.guaranteed, holding.limit
-            )
+            (team.name, own.flavor, own.scheduler): _numbers(own.resource, own.guaranteed, own.limit)
             for team in (before.teams if before else ())
-            for holding in team.holdings
+            for own in team.holdings
         }
         self._used = used or {}
         self._capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
@@ -179,10 +177,7 @@ class Drawing:
             yield self._drawn(flavor, guaranteed, limit)(
                 name=group.name,
                 scheduler="Kueue",
-                used=None,
-                kept=None,
                 numbers=_numbers(self._resources.get(flavor, ""), guaranteed, end),
-                was="",
                 remark="",
                 says=f"cohort {group.name}, {flavor}: {self._text(flavor, guaranteed)} guaranteed, "
                 f"{self._text(flavor, own)} of them for any of its teams; {bound}",
@@ -225,7 +220,8 @@ def _remark(scheduler: str, *, kept: bool | None) -> str:
 
 def _longest(outlook: StackOutlook) -> dict[str, int]:
     """GPUs at the right end of each flavor's chart: its capacity, or the highest limit if that is much lower."""
-    reach = {supply.flavor: 0 for supply in outlook.supply}
+    capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
+    reach = dict.fromkeys(capacity, 0)
     held = [(holding.flavor, holding.limit) for team in outlook.teams for holding in team.holdings]
     bounds = [
         (flavor, max(guaranteed, limit or 0))
@@ -235,7 +231,6 @@ def _longest(outlook: StackOutlook) -> dict[str, int]:
     ]
     for flavor, gpus in (*held, *bounds):
         reach[flavor] = max(reach.get(flavor, 0), gpus)
-    capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
     return {
         flavor: capacity.get(flavor, 0) if gpus <= capacity.get(flavor, 0) <= CUT * gpus or not gpus else gpus
         for flavor, gpus in reach.items()

@@ -3,26 +3,19 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
+from itertools import accumulate
 from typing import Final
 
 from gpu_tenancy.base.quantity import amount_text
-from gpu_tenancy.base.texts import code_parts, visible
+from gpu_tenancy.base.texts import code_parts, plural, visible
 from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.outlook.shares import Holding
 from gpu_tenancy.pages.bars import Bar, Branch
-from gpu_tenancy.pages.tables import Cell, Column, Table, Tone, columns
+from gpu_tenancy.pages.tables import Cell, Column, Row, Table, Tone, columns
+from gpu_tenancy.review import figures
 from gpu_tenancy.review.charts import Drawing, text_bar
-from gpu_tenancy.review.figures import (
-    DONE,
-    ChangeGroup,
-    ChangeLine,
-    change_groups,
-    differences,
-    key_figures,
-    sharing,
-    shown,
-    tally,
-)
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Verdict
 from gpu_tenancy.review.verdict import finding_counts
@@ -85,7 +78,7 @@ def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
 
 def _sections(review: Review) -> Iterator[Section]:
     all_, now = tables(review), review.now
-    groups = change_groups(review)
+    groups = figures.change_groups(review)
     yield Section("policies", 2, tuple(_rules(review)))
     yield Section("deletions and replacements", 1, tuple(_losses(groups)))
     if review.effect:
@@ -96,10 +89,10 @@ def _sections(review: Review) -> Iterator[Section]:
     yield _table("preemption", 7, all_["preemption"])
     yield _table("guarantees and capacity", 6, all_["supply"])
     yield _table(all_["teams"].title, 7, all_["teams"])
-    bill = (*figures(all_["bill"]), "", *(f"- {text(note)}" for note in now.bill.notes))
+    bill = (*_figure_lines(all_["bill"]), "", *(f"- {text(note)}" for note in now.bill.notes))
     yield Section("monthly bill", 7, tuple(folded(f"<b>{all_['bill'].title}</b>", bill)))
     for title, rank, costs in (("cost center", 8, all_["cost-by-centre"]), ("team", 9, all_["cost-by-team"])):
-        lines = folded(f"<b>{costs.title}</b>", figures(costs))
+        lines = folded(f"<b>{costs.title}</b>", _figure_lines(costs))
         yield Section(f"cost by {title}", rank, tuple(lines))
     yield _table("serving", 10, all_["serving"])
     warnings = tuple(_listed("<b>Warnings</b>", map(prose, now.warnings)))
@@ -129,7 +122,7 @@ def _table(title: str, rank: int, shown_: Table) -> Section:
     if not shown_.rows and not shown_.gone:
         return Section(title, rank, ())
     gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
-    return Section(title, rank, tuple(folded(f"<b>{shown_.title}</b>", (*figures(shown_), *gone))))
+    return Section(title, rank, tuple(folded(f"<b>{shown_.title}</b>", (*_figure_lines(shown_), *gone))))
 
 
 def _listed(summary: str, items: Iterable[str]) -> Iterator[str]:
@@ -143,7 +136,7 @@ def _head(review: Review, room: int) -> str:
     if base:
         about.append(f"compared with {code(base.ref)} ({code(base.commit)})")
     if base or review.real:
-        about.append(tally(shown(review)))
+        about.append(figures.tally(figures.shown(review)))
     if review.real:
         about.append(f"{review.real.same:,} unchanged (Pulumi preview)")
     lines = [
@@ -163,31 +156,22 @@ def _head(review: Review, room: int) -> str:
 
 
 def _reasons(verdict: Verdict, room: int) -> Iterator[str]:
-    kept: list[str] = []
     reasons = verdict.sentences
-    for reason in reasons[: max(_REASONS, verdict.blocking)]:
-        line = f"- {prose(reason)}"
-        if sum(map(len, kept)) + len(line) > room:
-            break
-        kept.append(line)
+    lines = [f"- {prose(reason)}" for reason in reasons[: max(_REASONS, verdict.blocking)]]
+    kept = [line for line, length in zip(lines, accumulate(map(len, lines)), strict=True) if length <= room]
     yield from kept
-    omitted = len(reasons) - len(kept)
-    if omitted:
-        yield f"- *{omitted} more {'reason' if omitted == 1 else 'reasons'} in the full report*"
+    if omitted := len(reasons) - len(kept):
+        yield f"- *{plural(omitted, 'more reason')} in the full report*"
 
 
 def _key_figures(review: Review) -> Iterator[str]:
-    all_ = key_figures(review)
+    all_ = figures.key_figures(review)
     changed = ["change#"] if any(figure.change for figure in all_) else []
-    rows = (
-        (
-            figure.label,
-            f"{figure.bound}**{figure.value}** {figure.beside}".strip(),
-            *([figure.change] if changed else []),
-            text(figure.note),
-        )
-        for figure in all_
-    )
+    rows: list[tuple[str, ...]] = []
+    for figure in all_:
+        change = (figure.change,) if changed else ()
+        value = f"{figure.bound}**{figure.value}** {figure.beside}".strip()
+        rows.append((figure.label, value, *change, text(figure.note)))
     yield from table(columns("", "#", *changed, ""), rows)
 
 
@@ -202,16 +186,12 @@ def _rules(review: Review) -> Iterator[str]:
     yield from (f"- ✗ **mandatory** {_rule(line)}" for line in rules.mandatory)
     if rules.changes:
         yield from _policy_changes(rules.changes)
-    yield f"- {rules.held} {'rule' if rules.held == 1 else 'rules'} passed ({text(', '.join(rules.packs))})"
+    yield f"- {plural(rules.held, 'rule')} passed ({text(', '.join(rules.packs))})"
     if rules.advice or rules.exempted:
         yield ""
-        yield from folded(
-            ", ".join(finding_counts(rules)),
-            (
-                *(f"- **{text(line.level)}** {_rule(line)}{_OUTCOMES.get(line.outcome, '')}" for line in rules.advice),
-                *(f"- **exempted** {_rule(line)}" for line in rules.exempted),
-            ),
-        )
+        lines = [f"- **{text(line.level)}** {_rule(line)}{_OUTCOMES.get(line.outcome, '')}" for line in rules.advice]
+        lines += (f"- **exempted** {_rule(line)}" for line in rules.exempted)
+        yield from folded(", ".join(finding_counts(rules)), lines)
 
 
 def _policy_changes(changes: PolicyChanges) -> Iterator[str]:
@@ -234,7 +214,7 @@ def _rule(line: RuleLine) -> str:
     return f"{code(line.rule)} {prose(line.says)} *({text(line.place)}; {text(line.pack)})*"
 
 
-def _losses(groups: Iterable[ChangeGroup]) -> Iterator[str]:
+def _losses(groups: Iterable[figures.ChangeGroup]) -> Iterator[str]:
     lost = [(group, line) for group in groups for line in group.lines if line.action in {"delete", "replace"}]
     if lost:
         yield "### Deletions and replacements"
@@ -242,7 +222,7 @@ def _losses(groups: Iterable[ChangeGroup]) -> Iterator[str]:
         yield from (f"- **{text(group.name)}**: {_change(line)}" for group, line in lost)
 
 
-def _changes(review: Review, groups: tuple[ChangeGroup, ...]) -> Iterator[str]:
+def _changes(review: Review, groups: tuple[figures.ChangeGroup, ...]) -> Iterator[str]:
     if not groups:
         return
     yield f"### Changes{' (from pulumi preview)' if review.real else ''}"
@@ -260,13 +240,13 @@ def _changes(review: Review, groups: tuple[ChangeGroup, ...]) -> Iterator[str]:
         yield from folded(f"<b>{escape(group.name, quote=False)}</b> {group.tally}{where}", lines)
 
 
-def _change(line: ChangeLine) -> str:
+def _change(line: figures.ChangeLine) -> str:
     remark = f" *({text(line.remark)})*" if line.remark else ""
-    return f"**{DONE[line.action]}** {text(line.kind)} {', '.join(code(name) for name in line.names)}{remark}"
+    return f"**{figures.DONE[line.action]}** {text(line.kind)} {', '.join(code(name) for name in line.names)}{remark}"
 
 
 def _differences(review: Review, all_: Iterable[Table]) -> Iterator[str]:
-    changed = list(differences(all_)) if review.comparison and review.comparison.before else []
+    changed = list(figures.differences(all_)) if review.comparison and review.comparison.before else []
     if changed:
         rows = ((text(item.about), item.table, item.column, text(item.was), text(item.now)) for item in changed)
         heads = columns("item", "table", "column", "before#", "after#")
@@ -277,26 +257,18 @@ def _promises(review: Review) -> Iterator[str]:
     capacity = {supply.flavor: supply.capacity.maximum for supply in review.now.supply}
     bar = "█ guaranteed ▒ may borrow · other capacity"
     heads = columns("team", "flavor", bar, "guaranteed#", "with up to", "limit#", "capacity#", "lends")
-    rows = [
-        (f"**{name}**", *cells)
-        for team in review.now.teams
-        for name, *cells in (
-            *(map(text, cells) for cells in sharing(team, len(heads))),
-            *(
-                (
-                    text(team.name),
-                    text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
-                    f"`{text_bar(holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0))}`",
-                    amount_text(holding.resource, holding.guaranteed),
-                    text(holding.bound),
-                    amount_text(holding.resource, holding.limit),
-                    amount_text(holding.resource, capacity.get(holding.flavor, 0)),
-                    "yes" if holding.lends else "no",
-                )
-                for holding in team.holdings
-            ),
-        )
-    ]
+
+    def cells(holding: Holding) -> tuple[str, ...]:
+        flavor = text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else "")
+        guaranteed, limit, whole = holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0)
+        amount = partial(amount_text, holding.resource)
+        amounts = amount(guaranteed), text(holding.bound), amount(limit), amount(whole)
+        return flavor, f"`{text_bar(guaranteed, limit, whole)}`", *amounts, "yes" if holding.lends else "no"
+
+    rows: list[tuple[str, ...]] = []
+    for team in review.now.teams:
+        found = [*(map(text, own[1:]) for own in figures.sharing(team, len(heads))), *map(cells, team.holdings)]
+        rows += ((f"**{text(team.name)}**", *own) for own in found)
     yield "### Guarantees and limits"
     yield ""
     yield from table(heads, rows)
@@ -333,24 +305,18 @@ def table(headings: Iterable[Column], rows: Iterable[Iterable[str]]) -> Iterator
         yield f"| {' | '.join(line)} |"
 
 
-def figures(shown: Table) -> Iterator[str]:
+def _figure_lines(shown: Table) -> Iterator[str]:
     """A table of the review, with bold row labels and previous values."""
-    rows = (
-        [
-            _cell(cell, bold=index == 0 or line.sums, new=index == 0 and line.fresh)
-            for index, cell in enumerate(line.cells)
-        ]
-        for line in shown.rows
-    )
+    rows = ([_cell(cell, line, first=not index) for index, cell in enumerate(line.cells)] for line in shown.rows)
     return table(shown.columns, rows)
 
 
-def _cell(shown: Cell, *, bold: bool, new: bool) -> str:
+def _cell(shown: Cell, line: Row, *, first: bool) -> str:
     value = text(shown.text)
-    if value and (bold or shown.tone == "bad"):
+    if value and (first or line.sums or shown.tone == "bad"):
         value = f"**{value}**"
     was = f" (was {text(shown.was)})" if shown.was else ""
-    return f"{value}{was}{' *new*' if new else ''}"
+    return f"{value}{was}{' *new*' if first and line.fresh else ''}"
 
 
 def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, amount_text
 from gpu_tenancy.base.texts import DASH, MINUS, UNKNOWN, unit
 from gpu_tenancy.base.usd import Usd
-from gpu_tenancy.explain.proposal import Effect
+from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.bill import BillFigure
 from gpu_tenancy.model.outlook.shares import Span
-from gpu_tenancy.pages.tables import Cell, Table, Tone, about, columns, row
+from gpu_tenancy.pages.tables import Cell, Row, Table, Tone, about, columns, row
 from gpu_tenancy.review.changes import ACTIONS, Action, Change, FieldChange
 from gpu_tenancy.review.review import Review
 
@@ -47,16 +48,14 @@ def differences(tables: Iterable[Table]) -> Iterator[Difference]:
             yield Difference(table.title, gone, "", "present", "removed")
         for line in table.rows:
             label = ", ".join(about(table, line))
+            pairs = [(column.title, cell) for column, cell in zip(table.columns, line.cells, strict=True)]
             if line.fresh:
-                values = ", ".join(
-                    f"{column.title} {cell.text}"
-                    for column, cell in list(zip(table.columns, line.cells, strict=True))[table.keys :]
-                )
+                values = ", ".join(f"{title} {cell.text}" for title, cell in pairs[table.keys :])
                 yield Difference(table.title, label, "", "", values or "new")
                 continue
-            for column, cell in zip(table.columns, line.cells, strict=True):
+            for title, cell in pairs:
                 if cell.was:
-                    yield Difference(table.title, label, column.title, cell.was, cell.text)
+                    yield Difference(table.title, label, title, cell.was, cell.text)
 
 
 def span(amount: Span, resource: str = "") -> str:
@@ -94,13 +93,11 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
         note = f"{noun}; capacity exceeded: {', '.join(over)}"
     elif autoscaled:
         note = f"{noun}; depends on autoscaling: {', '.join(autoscaled)}"
+    was = [figure.usd for figure in before.bill.figures] if before else repeat(None)
     return (
         _amount("guaranteed", now, before, note, "bad" if over else "good"),
         _amount("limits", now, before, f"{noun}, sum of all limits"),
-        *(
-            _cost(figure, before.bill.figures[index].usd if before else None)
-            for index, figure in enumerate(now.bill.figures)
-        ),
+        *map(_cost, now.bill.figures, was),
     )
 
 
@@ -140,23 +137,17 @@ def work(effect: Effect) -> Table:
         "waits longer": effect.later,
         "admitted": effect.admitted,
     }
-    rows = (
-        row(
-            one.label,
-            Cell(
-                "preempted, admitted again" if outcome == "preempted" and one.again else outcome,
-                tone="bad" if outcome in {"deleted", "preempted", "restarts", "never admitted"} else None,
-            ),
-            ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0",
-            one.hours,
-            one.by or one.why,
-            team=one.team,
-        )
-        for outcome, workloads in affected.items()
-        for one in workloads
-    )
+
+    def work_row(outcome: str, one: Affected) -> Row:
+        again = "preempted, admitted again" if outcome == "preempted" and one.again else outcome
+        ends = outcome in {"deleted", "preempted", "restarts", "never admitted"}
+        held = ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0"
+        cells = one.label, Cell(again, tone="bad" if ends else None), held, one.hours, one.by or one.why
+        return row(*cells, team=one.team)
+
+    rows = tuple(work_row(outcome, one) for outcome, workloads in affected.items() for one in workloads)
     heads = columns("workload", "outcome", "GPUs#", "hours#", "for or why")
-    return Table("work", "Running and pending workloads", heads, tuple(rows))
+    return Table("work", "Running and pending workloads", heads, rows)
 
 
 DONE: Final[dict[Action, str]] = {"delete": "deleted", "replace": "replaced", "create": "created", "update": "updated"}
@@ -200,15 +191,15 @@ def shown(review: Review) -> tuple[Change, ...]:
 def change_groups(review: Review) -> tuple[ChangeGroup, ...]:
     """Changes by group, losses first, then by name; Pulumi's preview takes precedence over the files."""
     overlaid = _overlaid(review)
-    names = dict.fromkeys(change.group for change, _ in overlaid)
-    worst = {
-        name: min(ACTIONS.index(change.action) for change, _ in overlaid if change.group == name) for name in names
-    }
-    ordered = sorted(names, key=lambda name: (min(worst[name], ACTIONS.index("create")), name))
-    return tuple(
-        _group(name, [pair for pair in overlaid if pair[0].group == name], review.where.get(name, ""))
-        for name in ordered
-    )
+    groups: dict[str, list[tuple[Change, str]]] = {}
+    for pair in overlaid:
+        groups.setdefault(pair[0].group, []).append(pair)
+
+    def place(name: str) -> tuple[int, str]:
+        worst = min(ACTIONS.index(change.action) for change, _ in groups[name])
+        return min(worst, ACTIONS.index("create")), name
+
+    return tuple(_group(name, groups[name], review.where.get(name, "")) for name in sorted(groups, key=place))
 
 
 def _overlaid(review: Review) -> list[tuple[Change, str]]:

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, format_bytes, format_cpu, is_extended
 from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, share
 from gpu_tenancy.base.usd import Usd
-from gpu_tenancy.model.outlook import Group, StackOutlook, Supply, TeamOutlook
+from gpu_tenancy.model.outlook import Access, Group, Serving, StackOutlook, Supply, TeamOutlook, WayIn
+from gpu_tenancy.model.outlook.data import DataAccess
 from gpu_tenancy.model.outlook.shares import NOTHING, OWN_QUEUE, Cost, Holding, Span
 from gpu_tenancy.model.plan.costs import OWN
-from gpu_tenancy.pages.tables import Cell, Column, Row, Table, columns, compared, row
+from gpu_tenancy.pages.tables import Cell, Column, Row, Table, Tone, columns, compared, row
 from gpu_tenancy.review.figures import sharing, span, work
 from gpu_tenancy.review.review import Review, Used
 from gpu_tenancy.review.verdict import total
@@ -80,17 +82,10 @@ def _promises(outlook: StackOutlook) -> Table:
     heads = "team", "flavor", "scheduler", "cohort", "guaranteed#", "with up to", "limit#", "may borrow#", "lends"
 
     def cells(team: TeamOutlook, holding: Holding) -> Iterator[tuple[str, ...]]:
-        guaranteed, limit = holding.guaranteed, holding.limit
-        yield (
-            team.name,
-            holding.flavor,
-            holding.scheduler,
-            team.cohort if holding.scheduler == "Kueue" else DASH,
-            amount_text(holding.resource, guaranteed),
-            holding.bound,
-            *(amount_text(holding.resource, amount) for amount in (limit, limit - guaranteed)),
-            "yes" if holding.lends else "no",
-        )
+        text, guaranteed, limit = partial(amount_text, holding.resource), holding.guaranteed, holding.limit
+        cohort = team.cohort if holding.scheduler == "Kueue" else DASH
+        amounts = text(guaranteed), holding.bound, text(limit), text(limit - guaranteed)
+        yield team.name, holding.flavor, holding.scheduler, cohort, *amounts, "yes" if holding.lends else "no"
 
     return Table("promises", "Guarantees and limits", *_of_holdings(outlook, heads, cells), keys=3)
 
@@ -107,18 +102,14 @@ def _preemption(outlook: StackOutlook) -> Table:
 
 
 def _groups(outlook: StackOutlook) -> Table:
+    def text(flavor: str, amount: int | None) -> str:
+        return NO_BOUND if amount is None else amount_text(outlook.resources[flavor], amount)
+
     rows = [
-        row(
-            group.name,
-            flavor,
-            group.parent or DASH,
-            amount_text(outlook.resources[flavor], own_),
-            amount_text(outlook.resources[flavor], guaranteed),
-            NO_BOUND if limit is None else amount_text(outlook.resources[flavor], limit),
-        )
+        row(group.name, flavor, group.parent or DASH, *(text(flavor, amount) for amount in shares))
         for group in downwards(outlook)
-        for flavor, (own_, guaranteed, limit) in group.shares.items()
-        if own_ or guaranteed or limit
+        for flavor, shares in group.shares.items()
+        if any(shares)
     ]
     heads = columns("cohort", "flavor", "parent", "own quota#", "guaranteed#", "limit#")
     return Table("groups", "Cohorts", heads, tuple(rows), keys=2)
@@ -136,41 +127,24 @@ def downwards(outlook: StackOutlook) -> Iterator[Group]:
 
 def _supply(outlook: StackOutlook) -> Table:
     with_gpus = not outlook.supply or any(is_extended(supply.resource) for supply in outlook.supply)
-    heads = columns(
-        "flavor",
-        "model",
-        "resource",
-        "GPUs#" if with_gpus else "capacity#",
-        "guaranteed#",
-        "guaranteed, % of min#",
-        "guaranteed, % of max#",
-        "unassigned#",
-        "sum of limits#",
-        "limits, % of min#",
-        "limits, % of max#",
-        "price per GPU-hour#" if with_gpus else "price per CPU-hour#",
-    )
+    flavor = "flavor", "model", "resource", "GPUs#" if with_gpus else "capacity#"
+    guarantees = "guaranteed#", "guaranteed, % of min#", "guaranteed, % of max#", "unassigned#"
+    limits = "sum of limits#", "limits, % of min#", "limits, % of max#"
+    heads = columns(*flavor, *guarantees, *limits, f"price per {'GPU' if with_gpus else 'CPU'}-hour#")
     return Table("supply", "Guarantees and capacity", heads, tuple(_flavor(supply) for supply in outlook.supply))
 
 
 def _flavor(supply: Supply) -> Row:
     minimum, maximum = supply.capacity.minimum, supply.capacity.maximum
-    over, per_price = supply.guaranteed > maximum, 1000 if supply.resource == CPU else 1
-    return row(
-        supply.flavor,
-        supply.product or DASH,
-        supply.resource,
-        span(supply.capacity, supply.resource),
-        Cell(amount_text(supply.resource, supply.guaranteed), tone="bad" if over else None),
-        share(supply.guaranteed, minimum),
-        Cell(share(supply.guaranteed, maximum), tone="bad" if over else None),
-        amount_text(supply.resource, max(0, maximum - supply.guaranteed)),
-        amount_text(supply.resource, supply.limits),
-        share(supply.limits, minimum),
-        share(supply.limits, maximum),
-        # Of a CPU of a node without GPUs; memory is included in the CPUs' price.
-        DASH if supply.resource == MEMORY else _hour(supply.price and supply.price * per_price),
-    )
+    tone: Tone | None = "bad" if supply.guaranteed > maximum else None
+    text, per_price = partial(amount_text, supply.resource), 1000 if supply.resource == CPU else 1
+    flavor = supply.flavor, supply.product or DASH, supply.resource, span(supply.capacity, supply.resource)
+    shares = share(supply.guaranteed, minimum), Cell(share(supply.guaranteed, maximum), tone=tone)
+    guarantees = Cell(text(supply.guaranteed), tone=tone), *shares, text(max(0, maximum - supply.guaranteed))
+    limits = text(supply.limits), share(supply.limits, minimum), share(supply.limits, maximum)
+    # Of a CPU of a node without GPUs; memory is included in the CPUs' price.
+    price = DASH if supply.resource == MEMORY else _hour(supply.price and supply.price * per_price)
+    return row(*flavor, *guarantees, *limits, price)
 
 
 def _pools(outlook: StackOutlook) -> Table:
@@ -178,27 +152,12 @@ def _pools(outlook: StackOutlook) -> Table:
     rows: list[Row] = []
     for pool in outlook.pools:
         per_node, resource = (pool.gpus, pool.resource) if with_gpus else (pool.node[CPU], CPU)
-        capacity = Span(pool.nodes.minimum * per_node, pool.nodes.maximum * per_node)
-        rows.append(
-            row(
-                pool.name,
-                pool.flavor,
-                pool.machine or "custom",
-                pool.capacity,
-                span(pool.nodes),
-                span(capacity, resource) if per_node else DASH,
-                _hour(pool.node_price),
-            )
-        )
-    heads = columns(
-        "pool",
-        "flavor",
-        "machine",
-        "capacity type",
-        "nodes#",
-        "GPUs#" if with_gpus else "CPUs#",
-        "price per node-hour#",
-    )
+        whole = Span(pool.nodes.minimum * per_node, pool.nodes.maximum * per_node)
+        capacity = span(whole, resource) if per_node else DASH
+        cells = pool.name, pool.flavor, pool.machine or "custom", pool.capacity, span(pool.nodes), capacity
+        rows.append(row(*cells, _hour(pool.node_price)))
+    counted = "GPUs#" if with_gpus else "CPUs#"
+    heads = columns("pool", "flavor", "machine", "capacity type", "nodes#", counted, "price per node-hour#")
     return Table("pools", "Node pools", heads, tuple(rows))
 
 
@@ -215,34 +174,20 @@ def _busy(outlook: StackOutlook) -> Table:
     heads = "team", "flavor", "scheduler", "guaranteed#", "with up to", "everyone busy#", "alone#", "reclaims"
 
     def cells(team: TeamOutlook, holding: Holding) -> Iterator[tuple[str, ...]]:
-        yield (
-            team.name,
-            holding.flavor,
-            holding.scheduler,
-            amount_text(holding.resource, holding.guaranteed),
-            holding.bound,
-            span(holding.busy, holding.resource),
-            amount_text(holding.resource, holding.alone),
-            holding.back or DASH,
-        )
+        text, busy = partial(amount_text, holding.resource), span(holding.busy, holding.resource)
+        amounts = text(holding.guaranteed), holding.bound, busy, text(holding.alone)
+        yield team.name, holding.flavor, holding.scheduler, *amounts, holding.back or DASH
 
     title = f"{available(outlook.resources.values())} available to each team"
     return Table("teams", title, *_of_holdings(outlook, heads, cells), keys=3)
 
 
 def _team_costs(outlook: StackOutlook, costs: _Costs) -> Table:
-    rows = [
-        row(team.name, team.cost_center, *costs.cells(team.cost, [team.name]), team=team.name)
-        if team.holdings or not team.shares
-        else row(
-            team.name,
-            team.cost_center,
-            *[f"paid by {team.queue}"] * 2,
-            *costs.cells(team.cost, [team.name])[2:],
-            team=team.name,
-        )
-        for team in outlook.teams
-    ]
+    rows: list[Row] = []
+    for team in outlook.teams:
+        own = costs.cells(team.cost, [team.name])
+        cells = own if team.holdings or not team.shares else (*[f"paid by {team.queue}"] * 2, *own[2:])
+        rows.append(row(team.name, team.cost_center, *cells, team=team.name))
     names = _names(outlook.teams)
     others = [name for name in costs.used.teams if name not in names] if costs.used else []
     rows += [row(name, "not in the stack", *costs.cells(NOTHING, [name])) for name in others]
@@ -264,98 +209,66 @@ def _center_costs(outlook: StackOutlook, costs: _Costs) -> Table:
 
 
 def _bill(outlook: StackOutlook) -> Table:
-    lines, figures = outlook.bill.lines, outlook.bill.figures
-    rows = [
-        row(
-            line.title,
-            line.number,
-            *map(money, line.costs),
-            line.region or ("price of the stack" if line.source == OWN else DASH),
-        )
-        for line in lines
-    ]
+    rows: list[Row] = []
+    for line in outlook.bill.lines:
+        region = line.region or ("price of the stack" if line.source == OWN else DASH)
+        rows.append(row(line.title, line.number, *map(money, line.costs), region))
     if rows:
-        rows.append(row("total", "", *(money(figure.usd) for figure in figures), "", sums=True))
+        rows.append(row("total", "", *(money(figure.usd) for figure in outlook.bill.figures), "", sums=True))
     heads = columns("part", "number#", "always billed#", "guarantees#", "limits#", "region of the price")
     return Table("bill", "Monthly bill", heads, tuple(rows))
 
 
+def _of_teams(name: str, title: str, heads: tuple[str, ...], cells: Iterable[tuple[object, ...]], keys: int) -> Table:
+    """A table whose rows begin with the name of their team."""
+    return Table(name, title, columns(*heads), tuple(row(*own, team=str(own[0])) for own in cells), keys)
+
+
 def _serving(outlook: StackOutlook) -> Table:
-    rows = (
-        row(
-            server.team,
-            server.name,
-            server.flavor,
-            server.gpus,
-            span(server.replicas),
-            server.surge,
-            server.peak,
-            server.limit,
-            Cell(str(headroom).replace("-", MINUS), tone="bad" if headroom < 0 else None),
-            team=server.team,
-        )
-        for server in outlook.serving
-        for headroom in (server.limit - server.peak,)
-    )
-    heads = columns(
-        "team", "server", "flavor", "GPUs per replica#", "replicas#", "surge#", "peak#", "limit#", "headroom#"
-    )
-    return Table("serving", "Serving", heads, tuple(rows), keys=2)
+    def cells(server: Serving) -> tuple[object, ...]:
+        headroom = server.limit - server.peak
+        left = Cell(str(headroom).replace("-", MINUS), tone="bad" if headroom < 0 else None)
+        amounts = span(server.replicas), server.surge, server.peak, server.limit, left
+        return server.team, server.name, server.flavor, server.gpus, *amounts
+
+    heads = "team", "server", "flavor", "GPUs per replica#", "replicas#", "surge#", "peak#", "limit#", "headroom#"
+    return _of_teams("serving", "Serving", heads, map(cells, outlook.serving), 2)
 
 
 def ways_in(outlook: StackOutlook) -> Table:
     """Hosts by which clients outside of the cluster reach servers."""
-    rows = [
-        row(
-            way.team,
-            way.host,
-            Cell(way.reach, tone="bad" if way.reach == "public" and not way.key else None),
-            way.gateway,
-            ", ".join(way.paths),
-            "token of the notebook" if way.notebook else f"key in Secret {way.key}" if way.key else "no key",
-            ", ".join(f"notebook {name}" if way.notebook else f"{name} {part} %" for name, part in way.servers),
-            team=way.team,
-        )
-        for way in outlook.ways_in
-    ]
-    heads = columns("team", "host", "reach", "gateway", "paths", "requests need", "servers")
-    return Table("ways-in", "Reached from outside of the cluster", heads, tuple(rows), keys=2)
+
+    def cells(way: WayIn) -> tuple[object, ...]:
+        reach = Cell(way.reach, tone="bad" if way.reach == "public" and not way.key else None)
+        need = "token of the notebook" if way.notebook else f"key in Secret {way.key}" if way.key else "no key"
+        servers = (f"notebook {name}" if way.notebook else f"{name} {part} %" for name, part in way.servers)
+        return way.team, way.host, reach, way.gateway, ", ".join(way.paths), need, ", ".join(servers)
+
+    heads = "team", "host", "reach", "gateway", "paths", "requests need", "servers"
+    return _of_teams("ways-in", "Reached from outside of the cluster", heads, map(cells, outlook.ways_in), 2)
 
 
 def _access(outlook: StackOutlook) -> Table:
-    rows = [
-        row(
-            access.team,
-            access.owner,
-            access.pod_security,
-            _CLIENTS.get(access.clients, access.clients),
-            ", ".join(access.egress) or "none",
-            ", ".join(f"{name} ({bucket})" for name, bucket in sorted(access.datasets.items())) or "none",
-            team=access.team,
-        )
-        for access in outlook.access
-    ]
-    heads = columns("team", "owner", "pod security", "servers reachable from", "HTTPS egress", "datasets")
-    return Table("access", "Access", heads, tuple(rows))
+    def cells(access: Access) -> tuple[object, ...]:
+        clients, egress = _CLIENTS.get(access.clients, access.clients), ", ".join(access.egress) or "none"
+        datasets = ", ".join(f"{name} ({bucket})" for name, bucket in sorted(access.datasets.items()))
+        return access.team, access.owner, access.pod_security, clients, egress, datasets or "none"
+
+    heads = "team", "owner", "pod security", "servers reachable from", "HTTPS egress", "datasets"
+    return _of_teams("access", "Access", heads, map(cells, outlook.access), 1)
 
 
 def _data(outlook: StackOutlook, *, stored: bool) -> Table:
-    rows = [
-        row(
-            access.team,
-            access.name,
-            f"{access.place}; snapshots {access.snapshots}, cost unknown" if access.snapshots else access.place,
-            access.right,
-            format_bytes(access.size) if access.size else DASH,
-            *([DASH if access.kind == "dataset" else money(Usd.of(1, access.cost, access.name))] if stored else []),
-            ", ".join(access.mounted_by) or DASH,
-            team=access.team,
-        )
-        for access in outlook.data
-    ]
+    def cells(access: DataAccess) -> tuple[object, ...]:
+        place = f"{access.place}; snapshots {access.snapshots}, cost unknown" if access.snapshots else access.place
+        size = format_bytes(access.size) if access.size else DASH
+        cost = DASH if access.kind == "dataset" else money(Usd.of(1, access.cost, access.name))
+        paid = (cost,) if stored else ()
+        return access.team, access.name, place, access.right, size, *paid, ", ".join(access.mounted_by) or DASH
+
     costs = ("monthly cost#",) if stored else ()
-    heads = columns("team", "claim", "bucket or class", "right", "size#", *costs, "mounted by")
-    return Table("data", "Data", heads, tuple(rows), keys=2)
+    heads = "team", "claim", "bucket or class", "right", "size#", *costs, "mounted by"
+    return _of_teams("data", "Data", heads, map(cells, outlook.data), 2)
 
 
 def _caches(outlook: StackOutlook) -> Table:
@@ -388,17 +301,9 @@ def _people(outlook: StackOutlook) -> Table:
 
 def _secrets(outlook: StackOutlook) -> Table:
     """Never the values."""
-    rows = [
-        row(
-            secret.team,
-            secret.name,
-            secret.source,
-            ", ".join(secret.users) or "none",
-            secret.reach,
-            secret.right or "none needed",
-            team=secret.team,
-        )
-        for secret in outlook.secrets
-    ]
-    heads = columns("team", "Secret", "source", "users", "when a value changes", "right in the cloud")
-    return Table("secrets", "Secrets", heads, tuple(rows), keys=2)
+    cells = (
+        (one.team, one.name, one.source, ", ".join(one.users) or "none", one.reach, one.right or "none needed")
+        for one in outlook.secrets
+    )
+    heads = "team", "Secret", "source", "users", "when a value changes", "right in the cloud"
+    return _of_teams("secrets", "Secrets", heads, cells, 2)

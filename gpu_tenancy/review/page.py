@@ -72,9 +72,7 @@ def page(review: Review, running: Running | None = None) -> str:
         search=search,
         policy=policy(templates.get_template("filter.js").render() if search else ""),
         unpriced=[pool.name for pool in review.now.pools if pool.node_price is None],
-        unpriced_storage=sorted(
-            {access.place for access in review.now.data if access.kind == "storage" and access.cost is None}
-        ),
+        unpriced_storage=sorted({one.place for one in review.now.data if one.kind == "storage" and one.cost is None}),
         folded=_folded,
         fold=FOLD,
         few=SEARCH,
@@ -120,8 +118,5 @@ def review_of(preview: Preview) -> Review:
     """The review of a stack alone, without a comparison."""
     now = outlook(preview.stack)
     return Review(
-        stack=preview.name,
-        resources=len(resources(preview.rendered)),
-        now=now,
-        verdict=verdict(now, None, (), None),
+        stack=preview.name, resources=len(resources(preview.rendered)), now=now, verdict=verdict(now, None, (), None)
     )

@@ -6,7 +6,7 @@ packs and configuration sets run in a process of their own, from the copy of the
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.spec import is_production
 from gpu_tenancy.packs.configuration import PackChoice, choose_in_copy
 from gpu_tenancy.packs.evaluation import evaluate
-from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, by_weight
+from gpu_tenancy.packs.findings import Finding, Outcome, PackResult, by_weight
 from gpu_tenancy.review.base import Base, Copy
 from gpu_tenancy.review.changes import kind_of, name_of
 from gpu_tenancy.review.review import NewExemption, PolicyChanges, RuleLine, Rules, WeakerRule
@@ -34,12 +34,7 @@ _RANKS: Final = ("disabled", "advisory", "remediate", "mandatory")
 _EXEMPTIONS: Final = ("exempt.gpu-rules/", "exempt:", "exempt-")
 """Prefixes of annotations, tags and labels that exempt a resource from a rule: policy/workloads and policy/clouds."""
 _BYTECODE: Final = ("*.pyc", "*/__pycache__/*")
-_OUTCOMES: Final[Mapping[Kind, str]] = {
-    "broken": "broken",
-    "advice": "broken",
-    "exempted": "exempted",
-    "mended": "mended",
-}
+_OUTCOMES: Final[dict[str, str]] = {"advice": "broken"}  # of a finding's kind; other kinds are outcomes
 
 
 def judged(rendered: Rendered, packs: Sequence[PackResult]) -> Rules:
@@ -65,7 +60,7 @@ def rule_lines(rendered: Rendered, findings: Iterable[Finding]) -> tuple[RuleLin
             rule=finding.rule,
             severity=finding.severity,
             level="mandatory" if finding.kind == "broken" else "advisory",
-            outcome="unknown" if finding.outcome is Outcome.UNKNOWN else _OUTCOMES[finding.kind],
+            outcome="unknown" if finding.outcome is Outcome.UNKNOWN else _OUTCOMES.get(finding.kind, finding.kind),
             place=places.get(finding.urn, "the stack"),
             says=finding.message,
         )

@@ -118,10 +118,8 @@ def data_moved(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
             change = f"Dataset {name} {'gets a cache' if access.cached else 'loses its cache'}"
             yield f"{change}: {first}, then the claims of {teams} are replaced"
             continue
-        yield (
-            f"{target}: {first}, then the claims of {teams} are replaced;"
-            " or add the new place as another dataset, and remove this one later"
-        )
+        instead = "or add the new place as another dataset, and remove this one later"
+        yield f"{target}: {first}, then the claims of {teams} are replaced; {instead}"
 
 
 def data_removed(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
@@ -343,11 +341,8 @@ def reorganised(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
         else:
             what = "".join(f", likely renamed to {one}" for one in successors)
         same = f" (same {', '.join(next(iter(successors.values())))})" if successors else ""
-        instead = f"; {_INSTEAD_FOR_TEAMS}" if successors else ""
-        yield (
-            f"Team {name} is removed{what}{same}: its namespace is deleted with its workloads, and its metrics end"
-            f" under this name{instead}"
-        )
+        ends = "its namespace is deleted with its workloads, and its metrics end under this name"
+        yield f"Team {name} is removed{what}{same}: {ends}{f'; {_INSTEAD_FOR_TEAMS}' if successors else ''}"
     for name in sorted(old.keys() & new.keys()):
         was, team = old[name], new[name]
         if was.queue == team.queue and was.cohort != team.cohort:

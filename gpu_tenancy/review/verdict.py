@@ -50,11 +50,8 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         policies = (results, *violations, *weaker) if rules.mandatory else (*weaker, results)
     guarantees = _guarantees(now)
     base = before or now  # Without a base nothing changes.
-    refused = (
-        *reasons.claims_lost(base, now, effect),
-        *reasons.version_refused(base, now, runs),
-        *reasons.blocking(seen, base),
-    )
+    refused = [*reasons.claims_lost(base, now, effect), *reasons.version_refused(base, now, runs)]
+    refused += reasons.blocking(seen, base)
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
     ended = reasons.work_lost(effect) if effect else ()
     covered = (*no_longer_covered(base, now), *new_warnings(base, now))
@@ -66,18 +63,10 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     if adopted:
         names = first_names(adopted, reasons.LISTED)
         risks.append(f"{plural(len(adopted), 'object')} will be adopted if existing: {names}")
-    gained = (
-        *reasons.access(base, now, "gain"),
-        *reasons.data_rights(base, now, "gain"),
-        *reasons.secret_reasons(base, now),
-    )
-    people = (
-        *([support] if support else ()),
-        *gained,
-        *reasons.access(now, base, "lose"),
-        *reasons.data_rights(now, base, "lose"),
-        *reasons.data_removed(base, now),
-    )
+    gained = [*reasons.access(base, now, "gain"), *reasons.data_rights(base, now, "gain")]
+    gained += reasons.secret_reasons(base, now)
+    lost_rights = (*reasons.access(now, base, "lose"), *reasons.data_rights(now, base, "lose"))
+    people = (*([support] if support else ()), *gained, *lost_rights, *reasons.data_removed(base, now))
     rest = [*(reasons.work_changed(effect) if effect else ()), *_gpus(base, now)]
     rest += [_costs(before, now)] if before else []
     first = len(refused) + (len(policies) if rules and rules.violated else 0)
@@ -106,17 +95,12 @@ def policy_reasons(policy: PolicyChanges) -> Iterator[str]:
     """Changes of the policies as reasons, the most important first."""
     for findings, of in ((policy.unreported, "new or updated"), (policy.standing, "unchanged")):
         if findings:
-            places = [f"{finding.rule} ({finding.place})" for finding in findings]
-            yield (
-                f"Policies at {policy.ref}: {plural(len(findings), 'mandatory violation')} of {of} resources that the"
-                f" changed policies do not report: {first_names(places, reasons.LISTED)}"
-            )
-    lowered = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if rule.lowered]
-    if lowered:
-        yield f"Policies weaker: {plural(len(lowered), 'rule')} ({first_names(lowered, reasons.LISTED)})"
-    settings = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if not rule.lowered]
-    if settings:
-        yield f"Policies have other settings: {plural(len(settings), 'rule')} ({first_names(settings, reasons.LISTED)})"
+            places = first_names([f"{finding.rule} ({finding.place})" for finding in findings], reasons.LISTED)
+            violations = f"{plural(len(findings), 'mandatory violation')} of {of} resources"
+            yield f"Policies at {policy.ref}: {violations} that the changed policies do not report: {places}"
+    for what, lowered in (("Policies weaker", True), ("Policies have other settings", False)):
+        if rules := [f"{rule.rule}: {rule.change}" for rule in policy.weaker if rule.lowered is lowered]:
+            yield f"{what}: {plural(len(rules), 'rule')} ({first_names(rules, reasons.LISTED)})"
     if policy.exemptions:
         exemptions = [f"{exemption.rule} ({exemption.place})" for exemption in policy.exemptions]
         yield f"{plural(len(exemptions), 'new exemption')}: {first_names(exemptions, reasons.LISTED)}"
@@ -134,13 +118,9 @@ def policy_counts(rules: Rules) -> str:
 
 def finding_counts(rules: Rules) -> Iterator[str]:
     """Counts of the findings that do not block a deployment."""
-    remediated = sum(1 for line in rules.advice if line.outcome == "mended")
-    counts = (
-        (len(rules.advice) - remediated, "advisory"),
-        (len(rules.exempted), "exempted"),
-        (remediated, "fixed by remediation"),
-    )
-    yield from (f"{count} {label}" for count, label in counts if count)
+    fixed = sum(1 for line in rules.advice if line.outcome == "mended")
+    counts = {"advisory": len(rules.advice) - fixed, "exempted": len(rules.exempted), "fixed by remediation": fixed}
+    yield from (f"{count} {label}" for label, count in counts.items() if count)
 
 
 def _guarantees(now: StackOutlook) -> str:

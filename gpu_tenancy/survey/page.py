@@ -24,21 +24,18 @@ def page(survey: Survey) -> str:
     ]
     heads = columns("flavor", "model", "resource", *show.NUMBERS, "taints")
     of_findings = columns("object", "level", "problem", "fix", "rule")
-    return (
-        environment("gpu_tenancy.review")
-        .get_template("survey.html.j2")
-        .render(
-            tone=tone,
-            conclusion=show.conclusion(survey),
-            heading=list(show.heading(survey)),
-            sums=[show.sums(total, survey) for total in survey.totals],
-            pools=Table("pools", "GPU nodes", heads, tuple(pools)),
-            findings=Table("findings", "Findings", of_findings, tuple(findings)),
-            preempted=list(show.preempted(survey)),
-            unread=list(show.unread(survey)),
-            fold=FOLD,
-            policy=policy(),
-        )
+    template = environment("gpu_tenancy.review").get_template("survey.html.j2")
+    return template.render(
+        tone=tone,
+        conclusion=show.conclusion(survey),
+        heading=list(show.heading(survey)),
+        sums=[show.sums(total, survey) for total in survey.totals],
+        pools=Table("pools", "GPU nodes", heads, tuple(pools)),
+        findings=Table("findings", "Findings", of_findings, tuple(findings)),
+        preempted=list(show.preempted(survey)),
+        unread=list(show.unread(survey)),
+        fold=FOLD,
+        policy=policy(),
     )
 
 

@@ -84,10 +84,8 @@ def _two_schedulers(facts: Facts) -> Iterator[Finding]:
     mixed = sorted(node for node, names in by_node.items() if len(names) > 1)
     if mixed:
         names = sorted({name for node in mixed for name in by_node[node]})
-        problem = (
-            f"with GPU pods of {' and '.join(facts.name(name) for name in names)}: each scheduler places pods without"
-            " the other, which the kubelet then rejects"
-        )
+        pods = f"with GPU pods of {' and '.join(map(facts.name, names))}"
+        problem = f"{pods}: each scheduler places pods without the other, which the kubelet then rejects"
         fix = "separate their nodes by taints or labels"
         yield Finding(f"Nodes {facts.name.listed(mixed)}", plural(len(mixed), "node"), problem, fix)
 

@@ -7,10 +7,10 @@ from itertools import product
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.guarantee import Guarantee
-from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import Amounts, add, amount, amount_text, amounts, is_extended
 from gpu_tenancy.base.texts import counted
-from gpu_tenancy.cluster.budgets import budgets, container_defaults, counts
+from gpu_tenancy.cluster.budgets import budgets, container_defaults, container_rules, counts
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.cluster.supply import Facts, Pool, accelerators
@@ -72,10 +72,8 @@ def _beyond_nodes(facts: Facts) -> Iterator[Finding]:
 def _beyond_ready(facts: Facts) -> Iterator[Finding]:
     for pool in facts.pools:
         if pool.ready < pool.promised <= pool.exist:
-            problem = (
-                f"promised by queues, but {pool.exist - pool.ready} of {pool.exist} are on nodes that are not ready or"
-                " not schedulable"
-            )
+            closed = f"{pool.exist - pool.ready} of {pool.exist} are on nodes"
+            problem = f"promised by queues, but {closed} that are not ready or not schedulable"
             fix = "repair or uncordon these nodes, or hold the queues until then"
             yield Finding(_place(facts, pool), f"{pool.promised} {pool.resource}", problem, fix)
 
@@ -86,10 +84,8 @@ def _by_two_schedulers(facts: Facts) -> Iterator[Finding]:
         limit = max(guaranteed.get(total.resource, 0), possible.get(total.resource, 0))
         if total.queues and limit and total.queues + limit > total.exist:
             names = [queue.name for queue in facts.gangs if total.resource in {*queue.guarantee, *queue.capability}]
-            problem = (
-                f"usable by gangs, and {total.queues} promised by Kueue, but {total.exist} exist: two schedulers"
-                " promise the same GPUs"
-            )
+            counts = f"usable by gangs, and {total.queues} promised by Kueue, but {total.exist} exist"
+            problem = f"{counts}: two schedulers promise the same GPUs"
             fix = "lower capability or nominal quotas so that both fit, on nodes of their own"
             yield Finding(f"Volcano queue {facts.name.listed(names)}", f"{limit} {total.resource}", problem, fix)
 
@@ -150,10 +146,8 @@ def _counts_nothing(facts: Facts) -> Iterator[Finding]:
 def _unhealthy(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         for resource, count in node.broken.items():
-            problem = (
-                f"not allocatable, of {count + node.gpus.get(resource, 0)}: they are unhealthy, or the device plugin"
-                " does not run"
-            )
+            whole = count + node.gpus.get(resource, 0)
+            problem = f"not allocatable, of {whole}: they are unhealthy, or the device plugin does not run"
             fix = "check the device plugin and the driver on the node"
             yield Finding(f"Node {facts.name(node.name)}", f"{count} {resource}", problem, fix)
 
@@ -202,10 +196,9 @@ def _without_cpu(facts: Facts) -> Iterator[Finding]:
     for found in _reclaimed(facts):
         zero = [name for name, amount in found.guarantee.beside.items() if not amount]
         if zero and not found.fair:
-            problem = (
-                f"guaranteed with nominalQuota 0 of {' and '.join(zero)}: a job that requests {' or '.join(zero)} must"
-                " borrow, and Kueue reclaims no GPUs for a job that borrows"
-            )
+            must = f"a job that requests {' or '.join(zero)} must borrow"
+            reclaims = "Kueue reclaims no GPUs for a job that borrows"
+            problem = f"guaranteed with nominalQuota 0 of {' and '.join(zero)}: {must}, and {reclaims}"
             fix = found.fix if found.share else f"raise {' and '.join(zero)} to what jobs of these GPUs request"
             yield Finding(found.place, found.gpus, problem, fix)
 
@@ -213,10 +206,9 @@ def _without_cpu(facts: Facts) -> Iterator[Finding]:
 def _below_share(facts: Facts) -> Iterator[Finding]:
     for found in _reclaimed(facts):
         if found.share and (found.fair or all(found.guarantee.beside.values())):
-            problem = (
-                f"guaranteed with less {' and '.join(found.share)} than their share of the nodes: the largest job for"
-                f" which Kueue reclaims{' whatever the shares are' if found.fair else ''} has {found.guarantee}"
-            )
+            less = f"guaranteed with less {' and '.join(found.share)} than their share of the nodes"
+            largest = f"the largest job for which Kueue reclaims{' whatever the shares are' if found.fair else ''}"
+            problem = f"{less}: {largest} has {found.guarantee}"
             yield Finding(found.place, found.gpus, problem, f"{found.fix}, or request less for each GPU")
 
 
@@ -250,29 +242,19 @@ _BELOW: Final = (
 )
 
 
-def _container_rules(facts: Facts) -> Iterator[tuple[str, str, dict[str, Json]]]:
-    """Namespace and name of each LimitRange, with each of its rules for containers."""
-    for limits in facts.state.of("LimitRange"):
-        for rule in maps_at(limits, "spec", "limits"):
-            if text_at(rule, "type") == "Container":
-                yield namespace_of(limits), name_of(limits), rule
-
-
 def _given(facts: Facts) -> Iterator[tuple[str, str, Amounts]]:
     """Namespace, LimitRange, and the requests that it gives to containers without own values."""
-    for namespace, name, rule in _container_rules(facts):
-        requests = amounts(container_defaults(rule)[1])
-        place = f"LimitRange {facts.name(f'{namespace}/{name}')}"
+    for limits, rule in container_rules(facts.state.of("LimitRange")):
+        requests, namespace = amounts(container_defaults(rule)[1]), namespace_of(limits)
+        place = f"LimitRange {facts.name(f'{namespace}/{name_of(limits)}')}"
         yield namespace, place, {resource: value for resource, value in requests.items() if value}
 
 
 def _gpus_by_default(facts: Facts) -> Iterator[Finding]:
     for _, place, given in _given(facts):
         for resource, count in accelerators(given).items():
-            problem = (
-                "given to each container without own values, so pods without GPUs take GPUs: the API server fills a"
-                " missing default with max"
-            )
+            given_to = "given to each container without own values, so pods without GPUs take GPUs"
+            problem = f"{given_to}: the API server fills a missing default with max"
             yield Finding(place, f"{count} {resource}", problem, f"set default and defaultRequest of {resource} to 0")
 
 
@@ -290,18 +272,16 @@ def _not_covered(facts: Facts) -> Iterator[Finding]:
             covered = {resource for _, resource in queues[queue].spec.quotas}
             lacking = [name for name in given if name not in covered and not name.startswith(excluded)]
             if covered and lacking:
-                problem = (
-                    f"is requested for containers without own values, but ClusterQueue {facts.name(queue)} has no quota"
-                    " of it: Kueue never admits their workloads"
-                )
+                lacks = f"ClusterQueue {facts.name(queue)} has no quota of it: Kueue never admits their workloads"
+                problem = f"is requested for containers without own values, but {lacks}"
                 fix = "add it to the queue, or remove it from the LimitRange"
                 yield Finding(place, f"default {', '.join(lacking)}", problem, fix)
 
 
 def _limit_ranges(facts: Facts) -> Iterator[Finding]:
     by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
-    for namespace, name, rule in _container_rules(facts):
-        by_namespace.setdefault(namespace, []).append((name, rule))
+    for limits, rule in container_rules(facts.state.of("LimitRange")):
+        by_namespace.setdefault(namespace_of(limits), []).append((name_of(limits), rule))
     for namespace, rules in sorted(by_namespace.items()):
         for ((one, lower), (other, upper)), (low, high, contradiction) in product(product(rules, rules), _BELOW):
             ceiling, where = map_at(upper, high), "" if one == other else f" of {facts.name(other)}"

@@ -99,14 +99,9 @@ def _tree(queues: Queues, all_rows: Iterable[usage.Row]) -> tuple[Branch, ...]:
 
     Rows of GPUs have a bar; rows of flavors without GPUs have one for each guaranteed or used resource.
     """
-    whole = [row for row in all_rows if not row.part_of]
+    whole = [row for row in all_rows if not row.part_of and (is_extended(row.resource) or row.guaranteed or row.used)]
     with_gpus = {row.flavor for row in whole if is_extended(row.resource)}
-    drawn = [
-        row
-        for row in whole
-        if is_extended(row.resource) or (row.flavor not in with_gpus and (row.guaranteed or row.used))
-    ]
-    bars = _bars(drawn)
+    bars = _bars([row for row in whole if is_extended(row.resource) or row.flavor not in with_gpus])
     cohorts = {cohort.name: cohort for cohort in queues.tenancy.cohorts}
     parents: dict[str, str] = {name: cohort.parent or "" for name, cohort in cohorts.items()}
     of_queue = {queue.name: queue.cohort or "" for queue in queues.tenancy.queues}
@@ -163,9 +158,7 @@ def _bars(drawn: Sequence[usage.Row]) -> dict[str, list[Bar]]:
             tick=None if row.limit is None else end,
             used=scale.percent(label, row.used),
             ring=row.guaranteed == 0,
-            kept=None,
             numbers=f"{used} of {guaranteed} → {limit}",
-            was="",
             remark=remark,
             says=f"{row.team}, {label}: {used} used of {guaranteed}, limit {limit}; {remark or 'none pending'}",
         )

@@ -19,14 +19,11 @@ RBAC = "rbac.authorization.k8s.io/v1"
 # Two teams of cohort research, and one of cohort product.
 OWN, SIBLING, OTHER = "test-people-vision", "test-people-speech", "test-people-web"
 PEOPLE = {
-    "admin": "group:platform-admins",
-    "auditor": "user:auditor@example.com",
-    "lead of the cohort": "group:research-leads",
-    "researcher": "user:ann@example.com",
-    "robot": "serviceaccount:default/ci-vision",
-    "viewer of all": "group:everybody-in-ml",
+    "admin": "group:platform-admins", "auditor": "user:auditor@example.com",
+    "lead of the cohort": "group:research-leads", "researcher": "user:ann@example.com",
+    "robot": "serviceaccount:default/ci-vision", "viewer of all": "group:everybody-in-ml",
     "stranger": "user:eve@example.com",
-}
+}  # fmt: skip
 
 
 def sections(**more: object) -> Data:

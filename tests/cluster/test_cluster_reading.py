@@ -18,22 +18,9 @@ from gpu_tenancy.kueue import FAIR, Cohort, Fungibility, Fungible, Preference
 
 
 def played(*found: Data, **objects: list[Data]) -> Snapshot:
-    made = take_snapshot(
-        Queues(
-            state(
-                **{
-                    "ClusterQueue": counted(list(found)),
-                    "Cohort": [],
-                    "LocalQueue": [local_queue("research"), local_queue("speech")],
-                    "Workload": list(found),
-                    **objects,
-                }
-            )
-        ),
-        "research",
-    )
-    assert isinstance(made, Snapshot)
-    return made
+    queues = [local_queue("research"), local_queue("speech")]
+    live = {"ClusterQueue": counted(list(found)), "Cohort": [], "LocalQueue": queues, "Workload": [*found], **objects}
+    return take_snapshot(Queues(state(**live)), "research")
 
 
 def participants(made: Snapshot) -> dict[str, Participant]:

@@ -110,14 +110,11 @@ def workload_of(name: str, job: ReplayedJob, admitted: int, finished: int | None
         status["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": job.preemptions}]}
     return {
         "metadata": {
-            "name": f"job-{name}",
-            "namespace": job.arrival.workload.queue,
-            "creationTimestamp": moment(job.arrival.at),
+            "name": f"job-{name}", "namespace": job.arrival.workload.queue, "creationTimestamp": moment(job.arrival.at),
             "ownerReferences": [{"kind": "Job", "name": name}],
         },
-        "spec": {},
-        "status": status,
-    }
+        "spec": {}, "status": status,
+    }  # fmt: skip
 
 
 def played(sections: Data, arrivals: Iterable[Arrival]) -> Month:

@@ -24,19 +24,16 @@ def stack(**cluster: Any) -> Data:
     """Four H100 nodes on demand, two spot L4 nodes, and a capacity block."""
     return {
         "cluster": {
-            "cloud": "aws",
-            "name": "ml",
-            "region": "us-west-2",
+            "cloud": "aws", "name": "ml", "region": "us-west-2",
             "subnets": {"us-west-2a": "subnet-0f1e2d3c4b5a60001", "us-west-2b": "subnet-0f1e2d3c4b5a60002"},
-            "provides": ["networkPolicies"],
-            **cluster,
+            "provides": ["networkPolicies"], **cluster,
         },
         "pools": {
             "h100": pool("p5.48xlarge", {"min": 0, "max": 4}, zones=["us-west-2a"]),
             "l4": pool("g6.12xlarge", {"min": 0, "max": 2}, capacity="spot"),
         },
         "teams": {"a": team(gpus={"h100": {"guaranteed": 8}})},
-    }
+    }  # fmt: skip
 
 
 CREATE: Data = {

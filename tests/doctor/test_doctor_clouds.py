@@ -15,14 +15,9 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.clouds.clients import NoAnswerError, send
 
 CREATE: Data = {
-    "version": "1.34",
-    "network": "ml",
-    "subnetwork": "ml-us-central1",
-    "podRange": "pods",
-    "serviceRange": "services",
-    "nodeLocations": ["us-central1-a"],
-    "system": {"machine": "n2-standard-16", "nodes": {"min": 2, "max": 2}},
-}
+    "version": "1.34", "network": "ml", "subnetwork": "ml-us-central1", "podRange": "pods", "serviceRange": "services",
+    "nodeLocations": ["us-central1-a"], "system": {"machine": "n2-standard-16", "nodes": {"min": 2, "max": 2}},
+}  # fmt: skip
 
 
 def stack(**cluster: Any) -> Data:
@@ -299,15 +294,11 @@ def sku(**changes: Any) -> Data:
     return {
         "value": [
             {
-                "resourceType": "virtualMachines",
-                "name": "Standard_ND96isr_H100_v5",
-                "family": FAMILY,
-                "locationInfo": [{"location": "eastus", "zones": ["1", "2"]}],
-                "restrictions": [],
-                **changes,
-            }
-        ]
-    }
+                "resourceType": "virtualMachines", "name": "Standard_ND96isr_H100_v5", "family": FAMILY,
+                "locationInfo": [{"location": "eastus", "zones": ["1", "2"]}], "restrictions": [], **changes,
+            },
+        ],
+    }  # fmt: skip
 
 
 def usage(limit: int = 400, used: int = 0, cores: int = 2000) -> Data:
@@ -335,15 +326,11 @@ def subscription(**changes: Any) -> AzureSubscription:
         "cluster": {"properties": {"provisioningState": "Succeeded"}},
     } | changes
     ends = {
-        "compute": "/providers/Microsoft.Compute",
-        "feature": "/features/EncryptionAtHost",
-        "skus": "/Microsoft.Compute/skus",
-        "usages": "/locations/eastus/usages",
-        "addresses": "/virtualNetworks/ml/usages",
-        "rights": "/Microsoft.Authorization/permissions",
-        "cluster": "/managedClusters/ml",
-        "versions": "/kubernetesVersions",
-    }
+        "compute": "/providers/Microsoft.Compute", "feature": "/features/EncryptionAtHost",
+        "skus": "/Microsoft.Compute/skus", "usages": "/locations/eastus/usages",
+        "addresses": "/virtualNetworks/ml/usages", "rights": "/Microsoft.Authorization/permissions",
+        "cluster": "/managedClusters/ml", "versions": "/kubernetesVersions",
+    }  # fmt: skip
     others = ("Authorization", "ContainerService", "Insights", "KeyVault", "ManagedIdentity", "Network", "Storage")
     registered = {f"/providers/Microsoft.{name}": answers["compute"] for name in others}
     registered["/features/AKSInfinibandSupport"] = answers["infiniband"]

@@ -242,14 +242,8 @@ def test_a_name_means_the_owner_rather_than_its_children(cluster: Cluster, names
     with pytest.raises(ConsoleError, match=r"several objects have this name: Job \(batch/v1\), Pod \(v1\); set --kind"):
         look_up(cluster, namespace, "same")
     cluster.delete(Reference("v1", "Pod", "same", namespace), grace=0)
-    owner = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": "same",
-        "controller": True,
-        "uid": text_at(made, "metadata", "uid"),
-    }
-    owned: Any = {**metadata, "ownerReferences": [owner]}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "same", "uid": text_at(made, "metadata", "uid")}
+    owned: Any = {**metadata, "ownerReferences": [{**owner, "controller": True}]}
     cluster.create({**pod, "metadata": owned})
     assert look_up(cluster, namespace, "same")["kind"] == "Job"
 
@@ -266,33 +260,27 @@ def write(folder: Path, *manifests: Data) -> Path:
 def test_fit_shows_every_check_and_the_api_servers_answer(busy: Local, tmp_path: Path) -> None:
     file = write(tmp_path, a_job("new", "ml-research", 1, 4, priorityClassName="ml-high"))
     seen = busy.run("fit", "ml-research", "-f", file)
-    assert (seen.exit_code, [line.rstrip() for line in seen.stdout.splitlines()]) == (
-        0,
-        [
-            (
-                "Job new fits, but not now: queue ml-research: a100 nvidia.com/gpu: 4 requested, fits"
-                " when other queues release 4 (guaranteed 8, unused 0; limit 32, used 24)"
-            ),
-            "Job new requests 1 pod, 4 nvidia.com/gpu, 1 cpu, 4Gi memory in total",
-            (
-                "… queue ml-research: a100 nvidia.com/gpu: 4 requested, fits when other queues"
-                " release 4 (guaranteed 8, unused 0; limit 32, used 24)"
-            ),
-            ("  2 workloads already pending (48 nvidia.com/gpu); those of higher or equal priority are admitted first"),
-            "  wait unknown: no deadline and no recorded job tells the end",
-            "✓ namespace quota: ResourceQuota budget: requests.nvidia.com/gpu 4 requested, 36 of 36 free",
-            "  ResourceQuota budget: limits.cpu 1 requested, 128 of 128 free",
-            "  ResourceQuota budget: requests.cpu 1 requested, 64 of 64 free",
-            "  ResourceQuota budget: limits.memory 4Gi requested, 512Gi of 512Gi free",
-            "  ResourceQuota budget: requests.memory 4Gi requested, 256Gi of 256Gi free",
-            "  ResourceQuota budget: pods 1 requested, 50 of 50 free",
-            "✓ nodes: 4 suitable nodes, room for 8 such pods now and 8 when empty",
-            "✓ priority: PriorityClass ml-high (100000)",
-            "  scheduler default-scheduler",
-            "✓ API server: accepts Job new (dry run)",
-            "✓ API server: accepts a pod of Job new (dry run)",
-        ],
-    )
+    later = "fits when other queues release 4 (guaranteed 8, unused 0; limit 32, used 24)"
+    queue = f"queue ml-research: a100 nvidia.com/gpu: 4 requested, {later}"
+    assert seen.exit_code == 0
+    assert [line.rstrip() for line in seen.stdout.splitlines()] == [
+        f"Job new fits, but not now: {queue}",
+        "Job new requests 1 pod, 4 nvidia.com/gpu, 1 cpu, 4Gi memory in total",
+        f"… {queue}",
+        "  2 workloads already pending (48 nvidia.com/gpu); those of higher or equal priority are admitted first",
+        "  wait unknown: no deadline and no recorded job tells the end",
+        "✓ namespace quota: ResourceQuota budget: requests.nvidia.com/gpu 4 requested, 36 of 36 free",
+        "  ResourceQuota budget: limits.cpu 1 requested, 128 of 128 free",
+        "  ResourceQuota budget: requests.cpu 1 requested, 64 of 64 free",
+        "  ResourceQuota budget: limits.memory 4Gi requested, 512Gi of 512Gi free",
+        "  ResourceQuota budget: requests.memory 4Gi requested, 256Gi of 256Gi free",
+        "  ResourceQuota budget: pods 1 requested, 50 of 50 free",
+        "✓ nodes: 4 suitable nodes, room for 8 such pods now and 8 when empty",
+        "✓ priority: PriorityClass ml-high (100000)",
+        "  scheduler default-scheduler",
+        "✓ API server: accepts Job new (dry run)",
+        "✓ API server: accepts a pod of Job new (dry run)",
+    ]
     assert busy.cluster.get("batch/v1", "Job", "new", "ml-research") is None
 
 

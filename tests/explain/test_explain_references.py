@@ -255,14 +255,11 @@ def test_dry_run_pod_has_volumes_of_claim_templates() -> None:
         "containers": [{"name": "c", "image": "i:1", "volumeMounts": [{"name": "home", "mountPath": "/home"}]}]
     }
     written: Data = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "lab"},
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lab"},
         "spec": {
-            "template": {"spec": {**spec, "volumes": [{"name": "data", "emptyDir": {}}]}},
-            "volumeClaimTemplates": [],
+            "template": {"spec": {**spec, "volumes": [{"name": "data", "emptyDir": {}}]}}, "volumeClaimTemplates": [],
         },
-    }
+    }  # fmt: skip
     written["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "home"}, "spec": {}}]
     wanted = demand(written, "research")
     made: Data = pod_of(wanted, wanted.templates[0])

@@ -14,23 +14,6 @@ from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import Kind, Missing, State
 from gpu_tenancy.cluster.snapshot import NotSimulatedError
 from gpu_tenancy.explain.unblock import Unblock, find_unblock
-from gpu_tenancy.kueue import (
-    FAIR,
-    Admitted,
-    ClusterQueue,
-    Cohort,
-    FlavorQuotas,
-    Fungibility,
-    Fungible,
-    PodSet,
-    Policy,
-    Preemption,
-    Quota,
-    ResourceGroup,
-    Simulation,
-    Strategy,
-    Tenancy,
-)
 
 FLAVORS = ("a100", "b100")
 QUEUES = ("a", "b", "c")
@@ -40,16 +23,16 @@ QUEUES = ("a", "b", "c")
 class World:
     """A settled tenancy: the order of the workloads, and the running ones."""
 
-    tenancy: Tenancy
+    tenancy: kueue.Tenancy
     workloads: tuple[kueue.Workload, ...]
-    running: dict[str, Admitted]
+    running: dict[str, kueue.Admitted]
 
     def again(self, *ended: str) -> set[str]:
         """The running workloads if, in the same state, these have ended one after another.
 
         `others in b` stands for all that run in queue b and end at once: a member may not read their names.
         """
-        simulation = Simulation(self.tenancy)
+        simulation = kueue.Simulation(self.tenancy)
         for at, each in enumerate(self.workloads):
             if each.name in self.running:
                 simulation.place(each, self.running[each.name].flavors, at - 1000)
@@ -66,13 +49,13 @@ class World:
 
 
 @st.composite
-def _groups(draw: st.DrawFn, flavors: int) -> tuple[ResourceGroup, ...]:
-    found: list[FlavorQuotas] = []
+def _groups(draw: st.DrawFn, flavors: int) -> tuple[kueue.ResourceGroup, ...]:
+    found: list[kueue.FlavorQuotas] = []
     for name in FLAVORS[:flavors]:
         nominal = draw(st.integers(0, 6))
-        quota = Quota(nominal, draw(st.none() | st.integers(0, 6)), draw(st.none() | st.integers(0, nominal)))
-        found.append(FlavorQuotas(name, {GPU: quota}))
-    return (ResourceGroup(tuple(found)),)
+        quota = kueue.Quota(nominal, draw(st.none() | st.integers(0, 6)), draw(st.none() | st.integers(0, nominal)))
+        found.append(kueue.FlavorQuotas(name, {GPU: quota}))
+    return (kueue.ResourceGroup(tuple(found)),)
 
 
 @st.composite
@@ -81,27 +64,27 @@ def worlds(draw: st.DrawFn) -> World:
     flavors = draw(st.integers(1, 2))
     names = QUEUES[: draw(st.integers(1, 3))]
     queues = tuple(
-        ClusterQueue(
+        kueue.ClusterQueue(
             name,
             draw(_groups(flavors)),
             "org",
-            draw(st.sampled_from(Strategy)),
-            Preemption(
-                draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.LOWER_OR_NEWER])),
-                draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.ANY])),
+            draw(st.sampled_from(kueue.Strategy)),
+            kueue.Preemption(
+                draw(st.sampled_from([kueue.Policy.NEVER, kueue.Policy.LOWER, kueue.Policy.LOWER_OR_NEWER])),
+                draw(st.sampled_from([kueue.Policy.NEVER, kueue.Policy.LOWER, kueue.Policy.ANY])),
             ),
-            Fungibility(draw(st.sampled_from(Fungible)), draw(st.sampled_from(Fungible))),
+            kueue.Fungibility(draw(st.sampled_from(kueue.Fungible)), draw(st.sampled_from(kueue.Fungible))),
         )
         for name in names
     )
-    tenancy = Tenancy(queues, (Cohort("org"),), draw(st.sampled_from([None, FAIR])))
+    tenancy = kueue.Tenancy(queues, (kueue.Cohort("org"),), draw(st.sampled_from([None, kueue.FAIR])))
     shapes = st.tuples(st.sampled_from(names), st.integers(1, 5), st.integers(0, 2))
     asked = draw(st.lists(shapes, min_size=2, max_size=9))
     workloads = tuple(
-        kueue.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
+        kueue.Workload(f"{queue}/w{at}", queue, (kueue.PodSet({GPU: gpus}),), priority)
         for at, (queue, gpus, priority) in enumerate(asked)
     )
-    simulation = Simulation(tenancy)
+    simulation = kueue.Simulation(tenancy)
     for one in workloads:
         simulation.submit(one)
     rest = simulation.settled(simulation.rest())
@@ -109,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(tenancy, workloads, {each.name: each for each in rest.admitted})
 
 
-def _quota(each: Quota) -> Data:
+def _quota(each: kueue.Quota) -> Data:
     limits = {"borrowingLimit": each.borrowing_limit, "lendingLimit": each.lending_limit}
     return {
         "name": GPU,
@@ -118,7 +101,7 @@ def _quota(each: Quota) -> Data:
     }
 
 
-def _queue(world: World, queue: ClusterQueue) -> Data:
+def _queue(world: World, queue: kueue.ClusterQueue) -> Data:
     used: dict[str, int] = {}
     for each in world.workloads:
         if each.name in world.running and each.queue == queue.name:
@@ -202,26 +185,31 @@ def entries(world: World) -> dict[str, Unblock]:
 
 def unrest() -> World:
     """The first of two ends begins a livelock, which the second would end."""
-    stop = Fungibility(Fungible.STOP, Fungible.STOP)
+    stop = kueue.Fungibility(kueue.Fungible.STOP, kueue.Fungible.STOP)
     rows = (
-        ("a", 2, Strategy.STRICT, Preemption(Policy.LOWER_OR_NEWER, Policy.NEVER)),
-        ("b", 4, Strategy.BEST_EFFORT, Preemption(Policy.LOWER, Policy.ANY)),
-        ("c", 3, Strategy.STRICT, Preemption(Policy.NEVER, Policy.NEVER)),
+        ("a", 2, kueue.Strategy.STRICT, kueue.Preemption(kueue.Policy.LOWER_OR_NEWER, kueue.Policy.NEVER)),
+        ("b", 4, kueue.Strategy.BEST_EFFORT, kueue.Preemption(kueue.Policy.LOWER, kueue.Policy.ANY)),
+        ("c", 3, kueue.Strategy.STRICT, kueue.Preemption(kueue.Policy.NEVER, kueue.Policy.NEVER)),
     )
     queues = tuple(
-        ClusterQueue(
-            name, (ResourceGroup((FlavorQuotas("a100", {GPU: Quota(nominal)}),)),), "org", strategy, preempts, stop
+        kueue.ClusterQueue(
+            name,
+            (kueue.ResourceGroup((kueue.FlavorQuotas("a100", {GPU: kueue.Quota(nominal)}),)),),
+            "org",
+            strategy,
+            preempts,
+            stop,
         )
         for name, nominal, strategy, preempts in rows
     )
     asked = (("a", 1, 1), ("a", 3, 1), ("b", 1, 0), ("b", 2, 0), ("b", 2, 1), ("b", 4, 1), ("c", 1, 0), ("c", 1, 0))
     workloads = tuple(
-        kueue.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
+        kueue.Workload(f"{queue}/w{at}", queue, (kueue.PodSet({GPU: gpus}),), priority)
         for at, (queue, gpus, priority) in enumerate(asked)
     )
     runs = ("a/w0", "a/w1", "b/w2", "b/w4", "c/w6", "c/w7")
-    running = {name: Admitted(name, name[0], ({GPU: "a100"},)) for name in runs}
-    return World(Tenancy(queues, (Cohort("org"),), FAIR), workloads, running)
+    running = {name: kueue.Admitted(name, name[0], ({GPU: "a100"},)) for name in runs}
+    return World(kueue.Tenancy(queues, (kueue.Cohort("org"),), kueue.FAIR), workloads, running)
 
 
 @pytest.mark.slow
@@ -277,12 +265,12 @@ def test_members_answers_hold_if_no_other_team_waits(world: World) -> None:
 
 def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> bool:
     """Whether a queue gets this much of a flavor while nothing is preempted and no other workload is pending."""
-    meek = tuple(replace(each, preemption=Preemption()) for each in world.tenancy.queues)
-    simulation = Simulation(Tenancy(meek, world.tenancy.cohorts))
+    meek = tuple(replace(each, preemption=kueue.Preemption()) for each in world.tenancy.queues)
+    simulation = kueue.Simulation(kueue.Tenancy(meek, world.tenancy.cohorts))
     for each in world.workloads:
         if each.name in world.running and not alone:
             simulation.place(each, world.running[each.name].flavors, -1)
-    simulation.submit(kueue.Workload("probe", queue, (PodSet({GPU: gpus}, flavors=frozenset({name})),)))
+    simulation.submit(kueue.Workload("probe", queue, (kueue.PodSet({GPU: gpus}, flavors=frozenset({name})),)))
     simulation.rest()
     return "probe" in {each.name for each in simulation.settled().admitted}
 

@@ -708,17 +708,13 @@ def _deployment(*conditions: tuple[str, str, str, str], new: int, replicas: int)
     selector: dict[str, Any] = {"matchLabels": {"app": "chat"}}
     template: dict[str, Any] = {"metadata": {"labels": {"app": "chat"}}, "spec": {"containers": [{"name": "server"}]}}
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "chat", "namespace": "serving", "uid": "d"},
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "chat", "namespace": "serving", "uid": "d"},
         "spec": {"replicas": 2, "progressDeadlineSeconds": 900, "selector": selector, "template": template},
         "status": {
-            "replicas": replicas,
-            "updatedReplicas": new,
-            "availableReplicas": 2,
+            "replicas": replicas, "updatedReplicas": new, "availableReplicas": 2,
             "conditions": [dict(zip(keys, one, strict=True)) for one in conditions],
         },
-    }
+    }  # fmt: skip
 
 
 def _pod(name: str, **status: Any) -> dict[str, Any]:
@@ -808,14 +804,10 @@ def _of_group(name: str, *, ready: bool = True, **status: Any) -> dict[str, Any]
 def _event(at: str = "2026-11-26T10:20:00.000000Z", leader: str = "chat-1", about: str = "chat") -> dict[str, Any]:
     """An event of LeaderWorkerSet 0.9, in the view of the API v1: the set, and the leader of the group."""
     return {
-        "metadata": {"name": "e", "namespace": "serving"},
-        "reason": "RecreateGroup",
-        "message": _RECREATED,
-        "involvedObject": {"kind": "LeaderWorkerSet", "name": about},
-        "related": {"kind": "Pod", "name": leader},
-        "eventTime": _BEGUN,
-        "series": {"count": 6, "lastObservedTime": at},
-    }
+        "metadata": {"name": "e", "namespace": "serving"}, "reason": "RecreateGroup", "message": _RECREATED,
+        "involvedObject": {"kind": "LeaderWorkerSet", "name": about}, "related": {"kind": "Pod", "name": leader},
+        "eventTime": _BEGUN, "series": {"count": 6, "lastObservedTime": at},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -264,22 +264,9 @@ def refused(text: str, folder: Path) -> str:
 
 def test_job_of_a_file_equals_options_and_fits_a_stack(tmp_path: Path) -> None:
     assert read(JOB, tmp_path) == Wish(
-        "registry.example.com/ml/train:3.0.1",
-        ("torchrun",),
-        "nightly",
-        4,
-        2,
-        "h100",
-        "pytorch",
-        "ml-high",
-        5400,
-        "8",
-        "64Gi",
-        {"STEPS": "100"},
-        {"TOKEN": ("tracking", "TOKEN")},
-        {"checkpoints": "/checkpoints"},
-        args=("train.py",),
-    )
+        "registry.example.com/ml/train:3.0.1", ("torchrun",), "nightly", 4, 2, "h100", "pytorch", "ml-high", 5400, "8",
+        "64Gi", {"STEPS": "100"}, {"TOKEN": ("tracking", "TOKEN")}, {"checkpoints": "/checkpoints"}, args=("train.py",),
+    )  # fmt: skip
     content = read_yaml(tmp_path / "job.yaml", "job.yaml", instead="")
     owner = team(
         gpus={"h100": {"guaranteed": 8}},

@@ -25,33 +25,18 @@ from gpu_tenancy.review.review import Comparison, Real, Review, RuleLine, Rules
 from gpu_tenancy.review.verdict import verdict
 
 PINNED = RuleLine(
-    "workloads",
-    "image-pinned",
-    "high",
-    "mandatory",
-    "broken",
-    "Job ml-research/nightly",
+    "workloads", "image-pinned", "high", "mandatory", "broken", "Job ml-research/nightly",
     "Job ml-research/nightly: image pytorch has no tag; set one, such as pytorch:2.9-cuda13",
     "https://example.com/rules#image-pinned",
-)
+)  # fmt: skip
 SURGE = RuleLine(
-    "workloads",
-    "surge-room",
-    "medium",
-    "advisory",
-    "broken",
-    "Deployment ml-serving/model-server",
+    "workloads", "surge-room", "medium", "advisory", "broken", "Deployment ml-serving/model-server",
     "Deployment ml-serving/model-server: peak of 50 GPUs equals the limit; raise the limit for a rollout surge",
-)
+)  # fmt: skip
 PRIVATE = RuleLine(
-    "clouds",
-    "nodes-private",
-    "high",
-    "mandatory",
-    "exempted",
-    "NodeGroup a100",
+    "clouds", "nodes-private", "high", "mandatory", "exempted", "NodeGroup a100",
     "NodeGroup a100: has public addresses; exempted until 2026-12-03: the old registry needs internet access",
-)
+)  # fmt: skip
 RULES = Rules((PINNED, SURGE, PRIVATE), 61, ("workloads 0.1.0", "clouds 0.1.0"), {"mandatory": 50, "advisory": 14})
 
 NASTY = "a|b `c` <b>&amp; *d* _e_ [f](g) @all #12 :tada: ~~h~~"

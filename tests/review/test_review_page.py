@@ -414,19 +414,9 @@ def test_omitted_parts_are_named_with_their_place() -> None:
     assert note.endswith(" See the full report page in the artifacts of this run.*")
     left = note.removeprefix("*Omitted to fit the comment size: ").partition(".")[0].split(", ")
     assert left == [
-        "changes",
-        "preemption",
-        "guarantees and capacity",
-        "GPUs available to each team",
-        "monthly bill",
-        "cost by cost center",
-        "cost by team",
-        "serving",
-        "node pools",
-        "cohort tree",
-        "cohorts",
-        "access",
-    ]
+        "changes", "preemption", "guarantees and capacity", "GPUs available to each team", "monthly bill",
+        "cost by cost center", "cost by team", "serving", "node pools", "cohort tree", "cohorts", "access",
+    ]  # fmt: skip
     assert "### Deletions and replacements" in short
 
 
