@@ -293,10 +293,7 @@ def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, repo
 
 _MANAGED: Final = "app.kubernetes.io/managed-by=gpu-tenancy"  # the namespaces of teams, with any engine
 
-_KINDS: Final = (
-    ("server", DEPLOYMENT),
-    ("job", *dict.fromkeys(kind.api for kind in KINDS.values()), GANG),
-)
+_KINDS: Final = (("server", DEPLOYMENT), ("job", *dict.fromkeys(kind.api for kind in KINDS.values()), GANG))
 
 
 def other_stack(platform: Platform, name: str) -> str | None:

@@ -260,12 +260,7 @@ class Addons(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        context: ClusterContext,
-        kind: str,
-        version: pulumi.Output[str],
-        opts: Options = None,
+        self, name: str, context: ClusterContext, kind: str, version: pulumi.Output[str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Addons", name, opts)
         self._context, self._kubernetes_version = context, version
