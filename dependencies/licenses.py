@@ -152,11 +152,7 @@ def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Ru
 
 
 def is_allowed(expression: str, allowed: frozenset[str]) -> bool:
-    """Whether an expression is allowed: each part of an AND, and at least one part of an OR.
-
-    Raises:
-        ValueError: the expression has parentheses, which no package here has.
-    """
+    """Whether each part of an AND, and at least one part of an OR, is allowed; raises ValueError for parentheses."""
     if "(" in expression:
         msg = f"{expression}: parentheses are not supported"
         raise ValueError(msg)

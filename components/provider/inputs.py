@@ -209,10 +209,8 @@ _PLAIN_KEY: Final = re.compile(r"[^.\[\]\"\s]+")
 
 
 def property_path(path: Path) -> str:
-    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`.
-
-    Source: https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
-    """
+    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`."""
+    # https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
     text = ""
     for part in path:
         if isinstance(part, int):

@@ -32,10 +32,8 @@ _COMPONENTS: Final = (PLATFORM, TENANCY)
 
 
 def serve() -> None:
-    """Runs the plugin until the engine ends it: prints the port of its gRPC server, which listens on loopback only.
-
-    The engine passes its own address as the first argument.
-    """
+    """Runs the plugin until the engine ends it: prints the port of its gRPC server, which listens on loopback only."""
+    # The engine passes its own address as the first argument.
     main(TenancyProvider(), sys.argv[1:])
 
 
@@ -102,11 +100,7 @@ async def _constructed(
 
 
 def _planned(name: str, kind: str, read: Inputs) -> Plan | None:
-    """The plan of the inputs; None in a preview that does not know all values that the plan needs.
-
-    Raises:
-        InputPropertiesError: the inputs are invalid, with all problems.
-    """
+    """The plan; None in a preview without all values that it needs. Raises InputPropertiesError with all problems."""
     problems = [*read.refusals(), *(_tenancy_problems(read.sections) if kind == TENANCY else ())]
     if kind == TENANCY and isinstance(read.sections.get("cluster"), dict):
         read.sections["cluster"] = {"cloud": "existing", **read.sections["cluster"]}
@@ -141,11 +135,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _refused(name: str, kind: str, problems: Iterable[Problem], read: Inputs) -> InputPropertiesError:
-    """The error that the engine shows: one line for each problem.
-
-    The engine adds the value of the property, in clear text, so a problem at a secret has no property:
-    `errorToMessage` in https://github.com/pulumi/pulumi/blob/master/pkg/resource/deploy/source_eval.go.
-    """
+    """The error that the engine shows: one line for each problem."""
+    # The engine adds the value of the property, in clear text, so a problem at a secret has no property:
+    # `errorToMessage` in https://github.com/pulumi/pulumi/blob/master/pkg/resource/deploy/source_eval.go.
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: dotted(problem.path))
     shown = [problem for problem in ordered if not read.is_secret(problem.path)]
     lines = [f"\n\t\t- {problem}" for problem in ordered if problem not in shown]

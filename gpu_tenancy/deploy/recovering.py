@@ -201,10 +201,8 @@ def _plain_inputs(one: Registration) -> dict[str, Any]:
 
 
 def _outputs(inputs: Entry, live: Live | None) -> states.Mutable:
-    """Outputs of an object whose state was lost, with the field manager under which the provider created it.
-
-    With the next random name it could not remove a field: the former manager would still own it.
-    """
+    """Outputs of an object whose state was lost, with the field manager under which the provider created it."""
+    # With the next random name it could not remove a field: the former manager would still own it.
     managers = (text_at(one, "manager") for one in _own(live.managed if live else ()) if one["operation"] == "Apply")
     return {**inputs, **({"__fieldManager": manager} if (manager := max(managers, default="")) else {})}
 

@@ -144,11 +144,9 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
 
 @contextlib.contextmanager
 def _program_scope(folder: Path) -> Generator[None]:
-    """Runs its body as the engine runs a program: its folder is the working directory and first on `sys.path`.
-
-    Afterwards both are restored, and the folder's modules are unloaded: two programs can each have a `helpers.py`.
-    Earlier imports are kept, because a partial reload would duplicate classes.
-    """
+    """Runs its body as the engine runs a program: its folder is the working directory and first on `sys.path`."""
+    # Afterwards both are restored, and the folder's modules are unloaded: two programs can each have a `helpers.py`.
+    # Earlier imports are kept, because a partial reload would duplicate classes.
     roots_before = {name.partition(".")[0] for name in sys.modules}
     path_before = list(sys.path)
     sys.path.insert(0, str(folder))

@@ -144,10 +144,8 @@ class GkePool(NodePool, Nodes):
         return count * self._zones() if count else count
 
     def _zones(self) -> int:
-        """Number of zones, which node counts are per; a region has three by default.
-
-        https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
-        """
+        """Number of zones, which node counts are per; a region has three by default."""
+        # https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
         if self.view.path and self.view.has("nodeLocations"):
             return len(self.view.items("nodeLocations"))
         location = self.resource.props.text("location")

@@ -22,11 +22,9 @@ _PARTS: Final = ("repository", "tag", "version")
 
 
 def _version_of(image: str) -> tuple[str, str] | None:
-    """Tag and digest of an image, empty without, as container runtimes read its name; None if that is invalid.
-
-    A first part with a colon or capital letters can only be a host; others have the form of a path too:
-    https://github.com/distribution/reference/blob/main/normalize.go
-    """
+    """Tag and digest of an image, empty without, as container runtimes read its name; None if that is invalid."""
+    # A first part with a colon or capital letters can only be a host; others have the form of a path too:
+    # https://github.com/distribution/reference/blob/main/normalize.go
     name, at, digest = image.partition("@")
     first, slash, rest = name.partition("/")
     is_host = slash and (":" in first or first != first.lower())

@@ -87,10 +87,8 @@ def is_missing(
 
 
 def selects(selector: View, labels: dict[str, str]) -> bool:
-    """Whether a label selector selects these labels; a missing selector selects nothing.
-
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
-    """
+    """Whether a label selector selects these labels; a missing selector selects nothing."""
+    # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     if selector.value is None:
         return False
     if any(labels.get(key) != value for key, value in selector.string_map("matchLabels").items()):

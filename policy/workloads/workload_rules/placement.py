@@ -46,11 +46,9 @@ def may_share_node(first: Values, second: Values) -> bool:
 
 
 def _labels(pod: Pod) -> dict[str, list[View]]:
-    """The required node labels of a pod with their allowed values, which can be unknown.
-
-    The terms of an affinity are alternatives: a label is required if all of them require it.
-    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
-    """
+    """The required node labels of a pod with their allowed values, which can be unknown."""
+    # The terms of an affinity are alternatives: a label is required if all of them require it.
+    # https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
     required: dict[str, list[View]] = {}
     specs = [pod.spec]
     if pod.form == "trainer":

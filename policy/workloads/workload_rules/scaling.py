@@ -114,14 +114,11 @@ class _ReplicaSettings(Tenants):
 
 
 def _by_program(workload: Resource) -> bool:
-    """Whether the program wrote `spec.replicas`, not the API server or an autoscaler.
-
-    Rules for a whole stack read the outputs, in which the API server has set the field. Pulumi's provider keeps the
-    inputs in `__inputs`, which the engine does not pass to policies, but `managedFields` has the owner of each field.
-    https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
-
-    It is unknown for an object that was not applied server-side.
-    """
+    """Whether the program wrote `spec.replicas`, not the API server or an autoscaler."""
+    # Rules for a whole stack read the outputs, in which the API server has set the field. Pulumi's provider keeps the
+    # inputs in `__inputs`, which the engine does not pass to policies, but `managedFields` has the owner of each field.
+    # https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+    # It is unknown for an object that was not applied server-side.
     managers = workload.props.items("metadata", "managedFields")
     owners = [manager for manager in managers if manager.has("fieldsV1", "f:spec", "f:replicas")]
     if not managers or any(owner.text("operation") == "Apply" for owner in owners):
@@ -206,10 +203,8 @@ def autoscaler_maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack)
 
 
 def _added(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple[Decimal, str, Decimal]:
-    """Pods that a rollout adds to a template: their number, their kind, and the GPUs of each.
-
-    A LeaderWorkerSet adds whole groups, which count for the first of its templates with GPUs.
-    """
+    """Pods that a rollout adds to a template: their number, their kind, and the GPUs of each."""
+    # A LeaderWorkerSet adds whole groups, which count for the first of its templates with GPUs.
     gpus_per_pod, count = pod.gpus(settings)[resource], _most_pods(pod, stack)
     if pod.kind != GROUPED:
         return _surge(pod.resource, count), "pods", gpus_per_pod
@@ -239,10 +234,8 @@ def _surge(workload: Resource, count: Decimal) -> Decimal:
 
 
 def _replaces(pod: Pod, stack: Stack) -> bool:
-    """Whether a rollout at maximum replicas also removes old pods first, and so completes without the added ones.
-
-    Defaults of `maxUnavailable` are 1 for LeaderWorkerSets and 25 % for Deployments.
-    """
+    """Whether a rollout at maximum replicas also removes old pods first, and so completes without the added ones."""
+    # Defaults of `maxUnavailable` are 1 for LeaderWorkerSets and 25 % for Deployments.
     grouped = pod.kind == GROUPED
     strategy = ("rolloutStrategy", "rollingUpdateConfiguration") if grouped else ("strategy", "rollingUpdate")
     unavailable = pod.resource.props.at("spec", *strategy, "maxUnavailable")
