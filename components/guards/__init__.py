@@ -37,8 +37,7 @@ from .cel import (
     sizes,
 )
 
-DEFAULTS: Final = ("workloads", "ray", "running", "deadline", "pull-secrets")
-"""Names of the MutatingAdmissionPolicies."""
+DEFAULTS: Final = ("workloads", "ray", "running", "deadline", "pull-secrets")  # names of the MutatingAdmissionPolicies
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
 

@@ -11,8 +11,7 @@ from ..platform import PLATFORM
 
 Schema: TypeAlias = dict[str, Any]
 
-TENANCY: Final = f"{NAMESPACE}:index:Tenancy"
-"""Type of the tenancy in programs of other languages."""
+TENANCY: Final = f"{NAMESPACE}:index:Tenancy"  # type of the tenancy in programs of other languages
 
 TENANCY_SECTIONS: Final = (
     "environment", "cluster", "pools", "machines", "priorities", "fairness", "cohorts", "teams", "datasets", "metrics",

@@ -302,8 +302,7 @@ class _Run:
         return wanted, failures
 
 
-# Seconds; the API server of a busy machine took more than 60 for 67 definitions.
-_SERVED_WITHIN: Final = 180
+_SERVED_WITHIN: Final = 180  # seconds; the API server of a busy machine took more than 60 for 67 definitions
 
 
 def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> list[Failure]:

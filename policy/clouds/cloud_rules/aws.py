@@ -232,8 +232,7 @@ _TAG_OF_SIZE: Final = "gpu-tenancy.dev/desired-size"
 """Tag of node groups whose program sends the number of nodes that it read from the cloud: `live`. EKS takes new bounds
 only with a number."""
 _TAGS_OF_POOLS: Final = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "eks:cluster-name", "aws:eks:")
-_DEFAULT_MACHINE: Final = Machine("t3.medium", ("instanceTypes",))
-"""The default machine type of a managed node group."""
+_DEFAULT_MACHINE: Final = Machine("t3.medium", ("instanceTypes",))  # the default machine type of a managed node group
 _IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
 _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
 

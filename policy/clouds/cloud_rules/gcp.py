@@ -159,8 +159,7 @@ class GkePool(NodePool, Nodes):
 
 
 _LIMITS: Final = ("clusterAutoscaling", "resourceLimits")
-_GPU_TYPES: Final = "nvidia-"
-"""Prefix of resource types that are GPUs; others are cpu, memory and TPUs."""
+_GPU_TYPES: Final = "nvidia-"  # prefix of resource types that are GPUs; others are cpu, memory and TPUs
 
 
 class AutoProvisioning(NodePool):

@@ -26,16 +26,13 @@ COUNTED: Final = frozenset(_facts("counted"))
 """Kinds whose pod template Kueue counts before Kubernetes sets defaults of pods."""
 DEADLINES: Final[Mapping[str, str]] = _facts("deadline")
 """Paths of the maximum run time in seconds. Volcano Jobs have one on pods only."""
-GANGS: Final[Mapping[str, str]] = _facts("gang")
-"""Paths of the specs that name a Volcano queue."""
+GANGS: Final[Mapping[str, str]] = _facts("gang")  # paths of the specs that name a Volcano queue
 RUNTIMES: Final = frozenset({"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"})
 """Have the pods of TrainJobs, without their GPUs."""
 TRAIN_JOB: Final = "trainer.kubeflow.org:TrainJob"
 """Has its own GPU request; its pods are in a runtime, usually of another stack."""
-PATCHES: Final[list[str]] = _facts("patches")[TRAIN_JOB]
-"""Paths of a TrainJob's pod specs, in the versions of its API."""
-BATCH: Final = frozenset(kind for kind, work in _facts("work").items() if work == "batch")
-"""Kinds of batch workloads."""
+PATCHES: Final[list[str]] = _facts("patches")[TRAIN_JOB]  # paths of a TrainJob's pod specs, in the versions of its API
+BATCH: Final = frozenset(kind for kind, work in _facts("work").items() if work == "batch")  # kinds of batch workloads
 SERVING: Final = frozenset(kind for kind, work in _facts("work").items() if work == "serving").union(FACTS["servers"])
 """Kinds of long-running serving workloads."""
 

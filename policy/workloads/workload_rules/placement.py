@@ -22,8 +22,7 @@ from workload_rules.pods import (
     views_at,
 )
 
-Values = Mapping[str, frozenset[str]]
-"""Required node labels with their allowed values."""
+Values = Mapping[str, frozenset[str]]  # Required node labels with their allowed values
 
 _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 

@@ -16,10 +16,8 @@ from workload_rules.objects import always, matches_any, name, objects, selects
 from workload_rules.pods import Tenants, namespace_of
 
 RBAC: Final = "rbac.authorization.k8s.io"
-_ACCOUNT: Final = "system:serviceaccount:"
-"""Prefix of the user name of a service account."""
-_ACCOUNTS: Final = "system:serviceaccounts:"
-"""Prefix of the group of all service accounts of a namespace."""
+_ACCOUNT: Final = "system:serviceaccount:"  # prefix of the user name of a service account
+_ACCOUNTS: Final = "system:serviceaccounts:"  # prefix of the group of all service accounts of a namespace
 _EVERYBODY: Final = {
     ("Group", "system:authenticated"): "all users",
     ("Group", "system:unauthenticated"): "everybody who can reach the API server",

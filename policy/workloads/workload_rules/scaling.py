@@ -30,8 +30,7 @@ SCALED: Final = frozenset({"apps:Deployment", "apps:StatefulSet", "apps:ReplicaS
 GROUPED: Final = "leaderworkerset.x-k8s.io:LeaderWorkerSet"
 """Kind whose replicas are groups of pods: a leader, and workers with a template of their own or the leader's.
 https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go"""
-REPLICATED: Final = SCALED | {GROUPED}
-"""Kinds with `spec.replicas`, which an autoscaler can set."""
+REPLICATED: Final = SCALED | {GROUPED}  # kinds with `spec.replicas`, which an autoscaler can set
 WORKLOADS: Final = objects("workloads", *REPLICATED)
 SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*REPLICATED), lambda resource: resource.parts(PODS))
 
@@ -154,8 +153,7 @@ def replicas_left_out(workload: Resource, settings: _ReplicaSettings, stack: Sta
         yield f"sets replicas, which {owner} also sets; remove spec.replicas"
 
 
-_QUARTER: Final = 4
-"""Pods of which 25 %, rounded down, is one."""
+_QUARTER: Final = 4  # pods of which 25 %, rounded down, is one
 
 
 def _counts(quota: Resource, pod: Pod) -> bool:
