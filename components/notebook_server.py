@@ -29,8 +29,10 @@ def start() -> None:
 
 
 def idle() -> str:
-    """How long there was no activity, if that is too long; empty otherwise."""
-    # A server that does not answer, or not yet, is not idle.
+    """How long there was no activity, if that is too long; empty otherwise.
+
+    A server that does not answer, or not yet, is not idle.
+    """
     settings = json.loads(Path(__file__).with_name("notebooks.json").read_text(encoding="utf-8"))
     try:
         seconds = time.time() - _last_activity()
@@ -43,9 +45,11 @@ def idle() -> str:
 
 
 def _last_activity() -> float:
-    """When a cell or a terminal was last active, else when the server started; in seconds since 1970."""
-    # Requests of an open browser are no activity:
-    # https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html.
+    """When a cell or a terminal was last active, else when the server started; in seconds since 1970.
+
+    Requests of an open browser are no activity:
+    https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html.
+    """
     last = _seconds(_ask("/api/status")["started"])
     for kernel in _ask("/api/kernels"):
         last = max(last, time.time() if kernel["execution_state"] == "busy" else _seconds(kernel["last_activity"]))

@@ -182,22 +182,18 @@ _MEMORY: Final = ("memory", "storage", "ephemeral-storage", "hugepages-")
 
 
 def amount(resource: str, written: Json) -> int:
-    """A quantity in base units, rounded up as a scheduler does: cpu in thousandths, memory in bytes, else a count.
-
-    Raises ConsoleError if it is not a valid quantity.
-    """
+    """A quantity in base units: cpu in thousandths, memory in bytes, else a count. Raises ConsoleError if invalid."""
     factor = 1000 if plain(resource) == CPU else 1
     try:
         return _units(str(written), factor)
     except ValueError as error:
-        raise ConsoleError(
-            f"{str(written).strip()!r} is not a valid quantity", "set one such as 500m, 8 or 32Gi"
-        ) from error
+        what = f"{str(written).strip()!r} is not a valid quantity"
+        raise ConsoleError(what, "set one such as 500m, 8 or 32Gi") from error
 
 
 @lru_cache(maxsize=10_000)
 def _units(written: str, factor: int) -> int:
-    """Cached: thousands of pods of a cluster have the same few quantities."""
+    """Rounded up, as a scheduler does. Cached: thousands of pods of a cluster have the same few quantities."""
     return ceil(parse_quantity(written) * factor)
 
 

@@ -45,7 +45,6 @@ ProjectFolder = Annotated[
     ),
 ]
 
-
 table: Final = PlainTable
 
 

@@ -1,6 +1,5 @@
 """The certificates of the parts of one embedded platform, and their kubeconfigs."""
 
-import base64
 import ipaddress
 import shutil
 import ssl
@@ -19,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_private
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
 from gpu_tenancy.model.kubeconfig import kubeconfig
 from gpu_tenancy.model.names import EMBEDDED_CONTEXT
@@ -94,7 +94,7 @@ def issue_client(places: Places, user: str, group: str | None, seconds: float) -
     key = _key()
     certificate = authority.issue(subject, key, validity=timedelta(seconds=seconds))
     texts = {"client-certificate-data": certificate, "client-key-data": _key_pem(key)}
-    return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    return {name: base64_of(text) for name, text in texts.items()}
 
 
 def client_of_etcd(places: Places) -> ssl.SSLContext:
@@ -229,4 +229,4 @@ def _write_kubeconfig(file: Path, client: str, user: Mapping[str, str], places: 
 
 
 def _data(file: str) -> str:
-    return base64.b64encode(Path(file).read_bytes()).decode()
+    return base64_of(Path(file).read_text(encoding="ascii"))

@@ -13,7 +13,6 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -27,6 +26,7 @@ from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.progress import Report, patient
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.embedded.building import Go, find_go, trusting
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
 from gpu_tenancy.kube.apply import await_kinds
@@ -234,7 +234,7 @@ class Etcd:
         """Writes definitions, as `annotated` returns them; raises ConsoleError if etcd rejects one."""
         for definition in definitions:
             name = text_at(definition, "metadata", "name")
-            body = {"key": _base64(f"{_PREFIX}{name}"), "value": _base64(json.dumps(stored(definition)))}
+            body = {"key": base64_of(f"{_PREFIX}{name}"), "value": base64_of(json.dumps(stored(definition)))}
             if (status := self._status("POST", _PUT, json.dumps(body))) != http.HTTPStatus.OK:
                 raise ConsoleError(f"etcd: {name} cannot be stored: it answers with {status}", "run the command again")
 
@@ -243,10 +243,6 @@ class Etcd:
         with closing(http.client.HTTPSConnection(self.host, self.port, context=self.trust, timeout=within)) as one:
             one.request(method, path, body)
             return one.getresponse().status
-
-
-def _base64(text: str) -> str:
-    return b64encode(text.encode()).decode()
 
 
 _FORM: Final = 1  # version of the copies; increase it if other fields are left out

@@ -88,13 +88,10 @@ def selects(selector: View, labels: dict[str, str]) -> bool:
     # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     if selector.value is None:
         return False
-    if any(labels.get(key) != value for key, value in selector.string_map("matchLabels").items()):
-        return False
-    for expression in selector.items("matchExpressions"):
-        key, operator, values = expression.text("key"), expression.text("operator"), expression.texts("values")
-        if not meets(labels.get(key), operator, values):
-            return False
-    return True
+    return selector.string_map("matchLabels").items() <= labels.items() and all(
+        meets(labels.get(one.text("key")), one.text("operator"), one.texts("values"))
+        for one in selector.items("matchExpressions")
+    )
 
 
 def meets(value: str | None, operator: str, values: list[str]) -> bool:
