@@ -48,11 +48,8 @@ class TenancyProvider(Provider):
     def construct(
         self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
-        """Registers a component with its children, from the sections of a stack as its inputs.
-
-        Raises:
-            InputPropertiesError: the type is unknown. Awaiting the URN raises it too, for invalid inputs.
-        """
+        """Registers a component with its children, from the sections of a stack as its inputs."""
+        # InputPropertiesError is for an unknown type, and, where the URN is awaited, for invalid inputs.
         if resource_type not in _COMPONENTS:
             message = f"unknown component '{resource_type}'; use one of: {', '.join(_COMPONENTS)}"
             raise InputPropertiesError(message, [])  # with None, the SDK of 3.272 fails itself

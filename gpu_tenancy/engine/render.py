@@ -31,16 +31,12 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Rendered:
-    """The resources and outputs of one stack, compared by identity, so that derived results can be cached with it.
-
-    `registrations` are sorted by URN, so that a diff has only real changes. `outputs` are as printed by `pulumi stack
-    output`, with `[secret]` and `[unknown]`.
-    """
+    """The resources and outputs of one stack, compared by identity, so that derived results can be cached with it."""
 
     project: str
     stack: str
-    registrations: tuple[Registration, ...]
-    outputs: Mapping[str, Json]
+    registrations: tuple[Registration, ...]  # sorted by URN, so that a diff has only real changes
+    outputs: Mapping[str, Json]  # as printed by `pulumi stack output`, with `[secret]` and `[unknown]`
 
 
 def render(

@@ -20,14 +20,12 @@ from gpu_tenancy.model.yaml import read_table
 
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
-    """The cluster that nodes join; `subnets` are ids by zone.
-
-    `security_group` allows traffic between nodes and control plane, and EFA:
-    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
-    """
+    """The cluster that nodes join."""
 
     section: AwsCluster
-    subnets: Mapping[str, pulumi.Input[str]]
+    subnets: Mapping[str, pulumi.Input[str]]  # ids by zone
+    # Allows traffic between nodes and control plane, and EFA:
+    # https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
     security_group: pulumi.Output[str]
     tags: Mapping[str, str]
     protect: bool
@@ -44,17 +42,12 @@ class ClusterContext:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An EKS image.
+    """An EKS image."""
 
-    `ami_type` is for node groups: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html. `family` is
-    for Karpenter, which selects the NVIDIA variant on GPU machines. `data` is the device of the disk for images and
-    containers, `own` the device of a separate disk for the operating system, or None.
-    """
-
-    ami_type: AmiType
-    family: str
-    data: str = "/dev/xvda"
-    own: str | None = None
+    ami_type: AmiType  # of node groups: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html
+    family: str  # for Karpenter, which selects the NVIDIA variant on GPU machines
+    data: str = "/dev/xvda"  # the device of the disk for images and containers
+    own: str | None = None  # that of a separate disk for the operating system
 
 
 IMAGES: Final[Mapping[tuple[str | None, str], Image]] = {
