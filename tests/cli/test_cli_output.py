@@ -109,6 +109,11 @@ def test_text_that_was_escaped_is_not_escaped_again(value: str) -> None:
 # Errors of a stack.
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.at(tmp_path / "project")
+
+
 def validated(project: Project, sections: Data) -> Result:
     project.write("s", sections)
     return tenancy("stack", "validate", "s", project=project.folder)
