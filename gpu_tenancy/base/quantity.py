@@ -247,11 +247,8 @@ def leading_text(amounts: Amounts) -> str:
 
 def ordered(resources: Iterable[str]) -> list[str]:
     """Resources in the order of texts: GPUs, cpu, memory, the rest."""
-    first = ("cpu", "memory")
-    return sorted(
-        resources,
-        key=lambda name: (not is_extended(name), first.index(plain(name)) if plain(name) in first else 2, name),
-    )
+    order = {CPU: 0, MEMORY: 1}
+    return sorted(resources, key=lambda name: (not is_extended(name), order.get(plain(name), 2), name))
 
 
 def gpus(amounts: Amounts) -> dict[str, int]:
