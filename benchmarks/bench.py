@@ -22,10 +22,7 @@ from gpu_tenancy.base.texts import plural
 RECORD: Final = Path(__file__).with_name("record.json")
 TOLERANCE: Final = 1.25  # figures differ by less than this from run to run of a machine that does nothing else
 TEAMS: Final = (1, 100, 1000)
-STARTS: Final = {
-    "tenancy --version": ("--version",),
-    "tenancy usage --help": ("usage", "--help"),
-}
+STARTS: Final = {"tenancy --version": ("--version",), "tenancy usage --help": ("usage", "--help")}
 _RUNS: Final = 7
 
 

@@ -202,24 +202,19 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
 
 @dataclass(frozen=True)
 class Configured:
-    """The config of this run: the environment's stack with placeholders for secrets, and values by placeholder.
-
-    `part` is the name of the part of the environment that this Pulumi stack has; None for all of it.
-    """
+    """The config of this run: the environment's stack with placeholders for secrets, and values by placeholder."""
 
     stack: Stack
     secrets: Mapping[str, Late]
-    part: str | None
+    part: str | None  # of the environment that this Pulumi stack has; None for all of it
 
 
 def configured_stack(project: Path) -> Configured:
     """The stack of this run: values from the engine, places of errors from the stack's file if it exists.
 
     A secret for pods or a chart, such as a value of `env`, is a placeholder in the stack, so that the plan does not
-    have it in clear text. Any other secret is refused, because labels and names would show it.
-
-    Raises:
-        pulumi.RunError: with all problems of the stack; Pulumi prints it without a trace of calls.
+    have it in clear text. Any other secret is refused, because labels and names would show it. All problems are one
+    `pulumi.RunError`, which Pulumi prints without a trace of calls.
     """
     values = {key: str(value) for key, value in (CONFIG.get() or get_config_env()).items()}
     part = values.pop(KEY, None)

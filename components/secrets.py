@@ -1,6 +1,5 @@
 """Secrets of a team: from the Pulumi config, or copied from a cloud's secret manager by External Secrets."""
 
-import base64
 import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,6 +10,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Secret, ServiceAccount
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.model.plan.secrets import READER, CopiedSecret, References, SecretReader, Store, TeamSecrets
 from gpu_tenancy.model.spec.secrets import CONFIG, set_command
 
@@ -38,7 +38,7 @@ class NamespaceSecrets(Component):
                 metadata={"name": called, "namespace": namespace},
                 type=secret.type,
                 # Not stringData, which the API server never removes keys from under server-side apply.
-                data={key: config_value(value).apply(encoded) for key, value in sorted(secret.config.items())},
+                data={key: config_value(value).apply(base64_of) for key, value in sorted(secret.config.items())},
                 opts=self.own,
             )
             for called, secret in secrets.of_config.items()
@@ -76,11 +76,6 @@ def config_value(name: str) -> pulumi.Output[str]:
     if not value:
         raise pulumi.RunError(f"{CONFIG}:{name}: is not in the Pulumi config; run `{set_command(name)}`")
     return pulumi.Output.secret(value)
-
-
-def encoded(value: str) -> str:
-    """A value in the form of a Secret's `data`."""
-    return base64.b64encode(value.encode()).decode()
 
 
 def checksums(references: References) -> dict[str, pulumi.Output[str]]:

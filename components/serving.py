@@ -275,12 +275,7 @@ def _scaled_object(
             "minReplicaCount": scaling.minimum,
             "maxReplicaCount": scaling.maximum,
             "fallback": fallback,
-            "advanced": {
-                "horizontalPodAutoscalerConfig": {
-                    "name": server.name,
-                    "behavior": wire(_behavior(scaling)),
-                }
-            },
+            "advanced": {"horizontalPodAutoscalerConfig": {"name": server.name, "behavior": wire(_behavior(scaling))}},
             "triggers": _triggers(scaling),
         },
         opts=opts,

@@ -24,15 +24,12 @@ RUN, DEPLOY, DEVELOPMENT = "run", "deploy", "development"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A locked package; `files` are its wheels and its source, with their SHA-256 in hexadecimal.
-
-    `use` is the first that applies of `run`, the name of an extra, `development`.
-    """
+    """A locked package."""
 
     name: str
     version: str
-    use: str
-    files: tuple[tuple[str, str], ...]
+    use: str  # the first that applies of `run`, the name of an extra, `development`
+    files: tuple[tuple[str, str], ...]  # its wheels and its source, with their SHA-256 in hexadecimal
     needs: tuple[str, ...]
 
 
@@ -88,19 +85,12 @@ def _names(wanted: Iterable[Any]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The table `licenses.yaml`.
+    """The table `licenses.yaml`."""
 
-    Attributes:
-        allowed: licenses that any package can have.
-        written: SPDX expressions by the text in packages' metadata.
-        packages: SPDX expressions of packages whose metadata does not have one.
-        exceptions: reasons why packages for development can have another license.
-    """
-
-    allowed: frozenset[str]
-    written: Mapping[str, str]
-    packages: Mapping[str, str]
-    exceptions: Mapping[str, str]
+    allowed: frozenset[str]  # licenses that any package can have
+    written: Mapping[str, str]  # SPDX expressions by the text in packages' metadata
+    packages: Mapping[str, str]  # SPDX expressions of packages whose metadata does not have one
+    exceptions: Mapping[str, str]  # reasons why packages for development can have another license
 
 
 def rules() -> Rules:
@@ -152,11 +142,7 @@ def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Ru
 
 
 def is_allowed(expression: str, allowed: frozenset[str]) -> bool:
-    """Whether an expression is allowed: each part of an AND, and at least one part of an OR.
-
-    Raises:
-        ValueError: the expression has parentheses, which no package here has.
-    """
+    """Whether each part of an AND, and at least one part of an OR, is allowed; raises ValueError for parentheses."""
     if "(" in expression:
         msg = f"{expression}: parentheses are not supported"
         raise ValueError(msg)

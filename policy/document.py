@@ -22,12 +22,9 @@ PAGE: Final = _FOLDER.parent / "docs" / "policies.md"
 PACKS: Final[Mapping[str, Pack]] = {"workloads": workload_rules.PACK, "clouds": cloud_rules.PACK}
 """Packs by the name of their folder."""
 SETS: Final = ("dev", "prod")
-_MANY: Final = 4
-"""Minimum number of rules for a shared setting to be described once, at the top of its pack."""
-_SHORT: Final = 24
-"""Maximum length of a default in the first table."""
-_WIDE: Final = 100
-"""Maximum length of a default that is shown as JSON."""
+_MANY: Final = 4  # minimum number of rules for a shared setting to be described once, at the top of its pack
+_SHORT: Final = 24  # maximum length of a default in the first table
+_WIDE: Final = 100  # maximum length of a default that is shown as JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.json import Json, at
+from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.catalogue.operators import charts
@@ -165,7 +166,7 @@ class AsFound:
         others = [
             one
             for one in self._listed()
-            if one["kind"] != "Namespace" or not (_name(one).startswith(OWN) or _name(one) in brought)
+            if one["kind"] != "Namespace" or not (name_of(one).startswith(OWN) or name_of(one) in brought)
         ]
         pending = [Reference.of(one) for one in others if at(one, "metadata", "deletionTimestamp")]
         for one in pending:
@@ -173,12 +174,8 @@ class AsFound:
         return None if pending else others
 
 
-def _name(one: Manifest) -> str:
-    return text_at(one, "metadata", "name")
-
-
 def _titled(one: Manifest) -> str:
-    return f"{one['kind']} {_name(one)}"
+    return f"{one['kind']} {name_of(one)}"
 
 
 def _labels(one: Manifest) -> Json:

@@ -67,17 +67,14 @@ def _second(timestamp: str) -> int:
 
 @dataclass(slots=True)
 class View:
-    """The workloads of one scenario, by the names of their Jobs; `changed` guards it and is notified of each change.
+    """The workloads of one scenario, by the names of their Jobs. Times are by the monotonic clock."""
 
-    `events`: evictions and admissions in order: time, `+` or `-`, workload, reason, uid of the preemptor's job.
-    `tie`: a preempted workload had a rival of the same priority and second of reservation, between which Kueue decides
-    by a random id. Times are by the monotonic clock.
-    """
-
-    changed: Condition = field(default_factory=Condition)
+    changed: Condition = field(default_factory=Condition)  # guards all of it, and is notified of each change
     workloads: dict[str, Workload] = field(default_factory=dict[str, Workload])
     last: float = 0.0
+    # Evictions and admissions in order: time, `+` or `-`, workload, reason, uid of the preemptor's job.
     events: list[tuple[float, str, str, str, str]] = field(default_factory=list[tuple[float, str, str, str, str]])
+    # A preempted workload had a rival of the same priority and second of reservation: Kueue decides by a random id.
     tie: bool = False
 
     def update(self, name: str, now: Workload | None) -> None:

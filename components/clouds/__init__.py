@@ -20,18 +20,15 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The Kubernetes API of a cluster, as providers of Pulumi.
-
-    `identifier` is a fixed name of the cluster: without it, a new certificate or endpoint would replace every resource.
-    `kubeconfig` is content or a path, None for kubectl's defaults; `context` is None for the current one. `users` has
-    names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan.
-    """
+    """The Kubernetes API of a cluster, as providers of Pulumi."""
 
     name: str
+    # A fixed name of the cluster: without it, a new certificate or endpoint would replace every resource.
     identifier: pulumi.Input[str]
-    kubeconfig: pulumi.Input[str] | None
-    context: pulumi.Input[str] | None = None
+    kubeconfig: pulumi.Input[str] | None  # content or a path; None for kubectl's defaults
+    context: pulumi.Input[str] | None = None  # None for the current one
     opts: Options = None
+    # Names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan
     users: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
 
     def output(self) -> Mapping[str, pulumi.Input[str] | Mapping[str, pulumi.Output[str]] | None]:

@@ -37,8 +37,7 @@ from .cel import (
     sizes,
 )
 
-DEFAULTS: Final = ("workloads", "ray", "running", "deadline", "pull-secrets")
-"""Names of the MutatingAdmissionPolicies."""
+DEFAULTS: Final = ("workloads", "ray", "running", "deadline", "pull-secrets")  # names of the MutatingAdmissionPolicies
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
 
@@ -113,10 +112,8 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
 
 
 def binding_spec(policy: str, source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
-    """The spec of the binding of a policy, without its actions: for the teams' namespaces, or for the cluster.
-
-    System namespaces are excluded by name, whatever their labels.
-    """
+    """The spec of the binding of a policy, without its actions: for the teams' namespaces, or for the cluster."""
+    # System namespaces are excluded by name, whatever their labels.
     key, value = guards.label
     spared = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(guards.spared)}
     selector = {"match_labels": {key: value}, "match_expressions": [spared]}

@@ -7,8 +7,7 @@ from gpu_tenancy.model.kinds import Queued, Step, WorkloadKind, kinds
 
 KINDS: Final = tuple(kind for kind in kinds().values() if kind.guarded)
 """Kinds that contain pods. The pods of any other kind are evaluated when its controller creates them."""
-SIZED: Final = tuple(kind for kind in KINDS if any(pods.count for pods in kind.pods))
-"""Kinds with a number of pods."""
+SIZED: Final = tuple(kind for kind in KINDS if any(pods.count for pods in kind.pods))  # kinds with a number of pods
 _WIDTH: Final = 100  # characters of a line of a long list
 
 

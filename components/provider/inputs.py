@@ -29,22 +29,15 @@ _CHART: Final = ("operators", "values")
 
 @dataclass
 class Inputs:
-    """The inputs of a component.
+    """The inputs of a component."""
 
-    Attributes:
-        sections: plain values. A text that is secret or unknown and is passed on unchanged has a placeholder; any other
-            value that is secret or unknown is left out.
-        late: the values of the placeholders.
-        secrets: places of other secrets, which the plan would show.
-        unknown: places of other unknown values, without which there is no plan.
-        needs: resources from whose outputs the inputs are made.
-    """
-
+    # Plain values. A text that is secret or unknown and is passed on unchanged has a placeholder; any other value that
+    # is secret or unknown is left out.
     sections: dict[str, Any] = field(default_factory=dict[str, Any])
-    late: dict[str, Late] = field(default_factory=dict[str, Late], repr=False)
-    secrets: list[Path] = field(default_factory=list[Path])
-    unknown: list[Path] = field(default_factory=list[Path])
-    needs: set[pulumi.Resource] = field(default_factory=set[pulumi.Resource])
+    late: dict[str, Late] = field(default_factory=dict[str, Late], repr=False)  # by placeholder
+    secrets: list[Path] = field(default_factory=list[Path])  # places of other secrets, which the plan would show
+    unknown: list[Path] = field(default_factory=list[Path])  # of other unknown values, without which there is no plan
+    needs: set[pulumi.Resource] = field(default_factory=set[pulumi.Resource])  # from whose outputs the inputs are made
 
     @property
     def source(self) -> Source:
@@ -77,12 +70,9 @@ class Inputs:
 
 
 async def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
-    """Reads the inputs of a component as the SDK hands them to a provider.
-
-    Args:
-        inputs: by key. Secrets and values with dependencies are Outputs at any depth; numbers are floats, because the
-            wire has no other, and keys have no order: the first size of notebooks is the first by name.
-    """
+    """Reads the inputs of a component, by key, as the SDK hands them to a provider."""
+    # Secrets and values with dependencies are Outputs at any depth; numbers are floats, because the wire has no other,
+    # and keys have no order: the first size of notebooks is the first by name.
     read = Inputs()
     read.sections = {key: await _plain(read, (key,), value) for key, value in inputs.items()}
     return read
@@ -209,10 +199,8 @@ _PLAIN_KEY: Final = re.compile(r"[^.\[\]\"\s]+")
 
 
 def property_path(path: Path) -> str:
-    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`.
-
-    Source: https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
-    """
+    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`."""
+    # https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
     text = ""
     for part in path:
         if isinstance(part, int):

@@ -32,10 +32,8 @@ _COMPONENTS: Final = (PLATFORM, TENANCY)
 
 
 def serve() -> None:
-    """Runs the plugin until the engine ends it: prints the port of its gRPC server, which listens on loopback only.
-
-    The engine passes its own address as the first argument.
-    """
+    """Runs the plugin until the engine ends it: prints the port of its gRPC server, which listens on loopback only."""
+    # The engine passes its own address as the first argument.
     main(TenancyProvider(), sys.argv[1:])
 
 
@@ -50,11 +48,8 @@ class TenancyProvider(Provider):
     def construct(
         self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
-        """Registers a component with its children, from the sections of a stack as its inputs.
-
-        Raises:
-            InputPropertiesError: the type is unknown. Awaiting the URN raises it too, for invalid inputs.
-        """
+        """Registers a component with its children, from the sections of a stack as its inputs."""
+        # InputPropertiesError is for an unknown type, and, where the URN is awaited, for invalid inputs.
         if resource_type not in _COMPONENTS:
             message = f"unknown component '{resource_type}'; use one of: {', '.join(_COMPONENTS)}"
             raise InputPropertiesError(message, [])  # with None, the SDK of 3.272 fails itself
@@ -102,11 +97,7 @@ async def _constructed(
 
 
 def _planned(name: str, kind: str, read: Inputs) -> Plan | None:
-    """The plan of the inputs; None in a preview that does not know all values that the plan needs.
-
-    Raises:
-        InputPropertiesError: the inputs are invalid, with all problems.
-    """
+    """The plan; None in a preview without all values that it needs. Raises InputPropertiesError with all problems."""
     problems = [*read.refusals(), *(_tenancy_problems(read.sections) if kind == TENANCY else ())]
     if kind == TENANCY and isinstance(read.sections.get("cluster"), dict):
         read.sections["cluster"] = {"cloud": "existing", **read.sections["cluster"]}
@@ -141,11 +132,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _refused(name: str, kind: str, problems: Iterable[Problem], read: Inputs) -> InputPropertiesError:
-    """The error that the engine shows: one line for each problem.
-
-    The engine adds the value of the property, in clear text, so a problem at a secret has no property:
-    `errorToMessage` in https://github.com/pulumi/pulumi/blob/master/pkg/resource/deploy/source_eval.go.
-    """
+    """The error that the engine shows: one line for each problem."""
+    # The engine adds the value of the property, in clear text, so a problem at a secret has no property:
+    # `errorToMessage` in https://github.com/pulumi/pulumi/blob/master/pkg/resource/deploy/source_eval.go.
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: dotted(problem.path))
     shown = [problem for problem in ordered if not read.is_secret(problem.path)]
     lines = [f"\n\t\t- {problem}" for problem in ordered if problem not in shown]

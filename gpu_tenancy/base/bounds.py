@@ -19,10 +19,7 @@ MOST_DIGITS: Final = 100  # characters of a number; more than any number within 
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text.
-
-    Raises ValueError: not JSON, nested too deeply, or a number that JSON does not have or with too many digits.
-    """
+    """The value of a JSON text; raises ValueError for other texts, deep nesting, and numbers unlike JSON's or long."""
 
     def constant(text: str) -> Any:
         msg = f"{text} is not a JSON number"

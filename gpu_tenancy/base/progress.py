@@ -11,7 +11,6 @@ from typing import Final, Protocol, runtime_checkable
 from gpu_tenancy.base.errors import ConsoleError
 
 Report = Callable[[str], None]  # takes one line of progress
-
 Advance = Callable[[int], None]  # takes the number of units that are done so far
 
 INTERVAL: Final = 15.0  # seconds between two progress lines if no bar can be drawn

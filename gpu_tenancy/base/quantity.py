@@ -182,22 +182,18 @@ _MEMORY: Final = ("memory", "storage", "ephemeral-storage", "hugepages-")
 
 
 def amount(resource: str, written: Json) -> int:
-    """A quantity in base units, rounded up as a scheduler does: cpu in thousandths, memory in bytes, else a count.
-
-    Raises ConsoleError if it is not a valid quantity.
-    """
+    """A quantity in base units: cpu in thousandths, memory in bytes, else a count. Raises ConsoleError if invalid."""
     factor = 1000 if plain(resource) == CPU else 1
     try:
         return _units(str(written), factor)
     except ValueError as error:
-        raise ConsoleError(
-            f"{str(written).strip()!r} is not a valid quantity", "set one such as 500m, 8 or 32Gi"
-        ) from error
+        what = f"{str(written).strip()!r} is not a valid quantity"
+        raise ConsoleError(what, "set one such as 500m, 8 or 32Gi") from error
 
 
 @lru_cache(maxsize=10_000)
 def _units(written: str, factor: int) -> int:
-    """Cached: thousands of pods of a cluster have the same few quantities."""
+    """Rounded up, as a scheduler does. Cached: thousands of pods of a cluster have the same few quantities."""
     return ceil(parse_quantity(written) * factor)
 
 
@@ -251,11 +247,8 @@ def leading_text(amounts: Amounts) -> str:
 
 def ordered(resources: Iterable[str]) -> list[str]:
     """Resources in the order of texts: GPUs, cpu, memory, the rest."""
-    first = ("cpu", "memory")
-    return sorted(
-        resources,
-        key=lambda name: (not is_extended(name), first.index(plain(name)) if plain(name) in first else 2, name),
-    )
+    order = {CPU: 0, MEMORY: 1}
+    return sorted(resources, key=lambda name: (not is_extended(name), order.get(plain(name), 2), name))
 
 
 def gpus(amounts: Amounts) -> dict[str, int]:

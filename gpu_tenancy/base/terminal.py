@@ -45,7 +45,6 @@ ProjectFolder = Annotated[
     ),
 ]
 
-
 table: Final = PlainTable
 
 
@@ -111,11 +110,8 @@ def errors(stack: str = "") -> Generator[None]:
     """Turns expected errors into messages and exit codes; `stack` is named in messages about a stack file."""
     try:
         yield
-    except StackError as error:
-        problems(error.problems, f"stack {stack}")
-        raise typer.Exit(ExitCode.ERROR) from error
-    except RenderError as error:
-        problems(error.problems, f"the resources of stack {stack}")
+    except (StackError, RenderError) as error:
+        problems(error.problems, f"{'the resources of ' if isinstance(error, RenderError) else ''}stack {stack}")
         raise typer.Exit(ExitCode.ERROR) from error
     except (ConsoleError, *_pulumi_errors()) as error:
         error_line(str(error))

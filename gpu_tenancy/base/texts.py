@@ -1,4 +1,4 @@
-"""Numbers and lists of names in texts for people, and invisible characters in texts.
+"""Numbers and lists of names in texts for people, texts in base64, and invisible characters in texts.
 
 A terminal obeys control characters, such as those that clear the screen; bidirectional controls reorder a line, so that
 it reads differently from what a program reads (https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing).
@@ -6,6 +6,7 @@ it reads differently from what a program reads (https://www.unicode.org/reports/
 
 import re
 import unicodedata
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -62,6 +63,11 @@ def hourly(amount: float | None) -> str:
 def hours_text(hours: float | None) -> str:
     """GPU-hours: `0`, `0.4`, `12`, `1,204`; `unknown` for None."""
     return UNKNOWN if hours is None else f"{hours:.1f}" if 0 < round(hours, 1) < _TWO_DIGITS else f"{hours:,.0f}"
+
+
+def base64_of(text: str) -> str:
+    """A text in base64, as fields of Kubernetes such as `data` and `caBundle` have it."""
+    return b64encode(text.encode()).decode()
 
 
 def code_parts(text: str) -> list[str]:

@@ -66,10 +66,7 @@ def chart_pins(stack: Stack, installed: "Sequence[HelmRelease]") -> tuple[ChartP
 
 
 def chart_rows(pins: Sequence[ChartPin]) -> Iterator[Row]:
-    """Compares each chart with its digest; unknown without a digest.
-
-    Raises ConsoleError if a repository cannot be read, or does not have the version.
-    """
+    """Compares each chart with its digest; raises ConsoleError if a repository cannot be read, or lacks the version."""
     read = cache(_index)
     for pin in pins:
         if pin.repository:

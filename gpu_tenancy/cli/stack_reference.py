@@ -54,8 +54,7 @@ def flow(value: Any) -> str:
 # Examples of keys that no stack of the repository sets, by section and key.
 EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
 _LONGEST: Final = 72  # characters of an example from a stack that fit on a line
-# Characters of an example of this module; above, each key has an example in its own section.
-_WIDEST: Final = 130
+_WIDEST: Final = 130  # characters of an example of this module; above, each key has an example in its own section
 _SAVED: Final = 20  # words of descriptions that are worth a link
 _UNITS: Final = {CPU_PATTERN: "CPUs", BYTES_PATTERN: "bytes", DURATION_PATTERN: "duration"}
 # Names of entries, unless they are the name of the map without its last letter.

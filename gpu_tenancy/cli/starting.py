@@ -43,11 +43,7 @@ def start(folder: Path, *, clouds: tuple[str, ...] = (), ci: str = "github") -> 
     """Writes a new project with the name of its folder, and returns its files in order.
 
     `clouds` are extras of the package whose SDKs it installs; the stack is for the first. `ci` is `github` or
-    `gitlab`.
-
-    Raises:
-        ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.
-        OSError: a file cannot be written.
+    `gitlab`. Raises ConsoleError, before it writes, for an invalid name, an unknown cloud or an existing file.
     """
     name = folder.resolve().name
     if not _NAME.fullmatch(name):
@@ -70,10 +66,8 @@ def start(folder: Path, *, clouds: tuple[str, ...] = (), ci: str = "github") -> 
 
 
 def requirement(extras: str) -> str:
-    """This package from where it is: a clone, a file or a commit, else its version in a registry.
-
-    https://packaging.python.org/specifications/direct-url/
-    """
+    """This package from where it is: a clone, a file or a commit, else its version in a registry."""
+    # https://packaging.python.org/specifications/direct-url/
     own = distribution("gpu-tenancy")
     origin = json.loads(own.read_text("direct_url.json") or "{}")
     vcs, url = origin.get("vcs_info"), origin.get("url")

@@ -32,17 +32,14 @@ _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offlin
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a deployment or a preview of one stack.
-
-    `changes` are numbers of resources by the engine's operation (`create`, `same`), `teams` numbers of each team's
-    changed resources (shared ones have no name). `destroyed` names deleted and replaced resources.
-    """
+    """The result of a deployment or a preview of one stack."""
 
     stack: str
-    changes: Mapping[str, int]
+    changes: Mapping[str, int]  # numbers of resources by the engine's operation (`create`, `same`)
     seconds: float
+    # Numbers of each team's changed resources; shared ones have no name.
     teams: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    destroyed: tuple[str, ...] = ()
+    destroyed: tuple[str, ...] = ()  # names of deleted and replaced resources
 
 
 _NO_POOL: Final = (

@@ -53,18 +53,14 @@ def only_objects(state: State) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Differences between a stack's state and its cluster.
+    """Differences between a stack's state and its cluster."""
 
-    `state` includes the objects that it lacked (`taken`). `reread` has URNs of these and of objects that differ,
-    `changed` a line for each field that others changed, and for each object that they deleted or that cannot be read;
-    `ran` are deleted jobs.
-    """
-
-    state: State
-    taken: tuple[Reference, ...]
-    reread: tuple[str, ...]
+    state: State  # including `taken`
+    taken: tuple[Reference, ...]  # objects that it lacked
+    reread: tuple[str, ...]  # URNs of these and of objects that differ
+    # A line for each field that others changed, and object that they deleted or that cannot be read
     changed: tuple[str, ...]
-    ran: tuple[Reference, ...]
+    ran: tuple[Reference, ...]  # deleted jobs
 
 
 def recovered(  # noqa: PLR0913 - what is compared
@@ -201,10 +197,8 @@ def _plain_inputs(one: Registration) -> dict[str, Any]:
 
 
 def _outputs(inputs: Entry, live: Live | None) -> states.Mutable:
-    """Outputs of an object whose state was lost, with the field manager under which the provider created it.
-
-    With the next random name it could not remove a field: the former manager would still own it.
-    """
+    """Outputs of an object whose state was lost, with the field manager under which the provider created it."""
+    # With the next random name it could not remove a field: the former manager would still own it.
     managers = (text_at(one, "manager") for one in _own(live.managed if live else ()) if one["operation"] == "Apply")
     return {**inputs, **({"__fieldManager": manager} if (manager := max(managers, default="")) else {})}
 
@@ -302,17 +296,13 @@ _TARGETS: Final = 1_000  # maximum resources in a command: 200 bytes each, Linux
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The repair of one stack's state.
-
-    `taken` objects have the mark of the environment and are in the state now; `dropped` ones do not exist; `foreign`
-    ones have no mark, so the next deployment is refused. `read` is the number of other resources that were read again.
-    """
+    """The repair of one stack's state."""
 
     stack: str
-    taken: tuple[Reference, ...]
-    dropped: tuple[Reference, ...]
-    foreign: tuple[Reference, ...]
-    read: int
+    taken: tuple[Reference, ...]  # objects with the mark of the environment, which are in the state now
+    dropped: tuple[Reference, ...]  # ones that do not exist
+    foreign: tuple[Reference, ...]  # ones without a mark, so that the next deployment is refused
+    read: int  # number of other resources that were read again
 
 
 def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:

@@ -130,12 +130,7 @@ class Stacks:
             write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")
 
     def operate(
-        self,
-        name: str,
-        command: str,
-        *options: str,
-        on_event: Callable[[Event], None],
-        at_the_end: bool = False,
+        self, name: str, command: str, *options: str, on_event: Callable[[Event], None], at_the_end: bool = False
     ) -> None:
         """Runs `pulumi up`, `preview`, `refresh` or `destroy`; raises ConsoleError (locked stack) or OperationError.
 

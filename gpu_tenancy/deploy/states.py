@@ -130,17 +130,12 @@ _DESTROYS: Final = frozenset({"delete", "replace"})
 
 
 class Seen:
-    """Takes the events of one operation.
-
-    `finished` is called, maybe more than once, with the name of a team without operations under way. `changes` are
-    numbers of resources by the engine's operation (`create`, `same`), `teams` numbers of each team's changed resources.
-    `destroyed` names deleted and replaced resources.
-    """
+    """Takes the events of one operation; calls `finished`, maybe again, with a team without operations under way."""
 
     def __init__(self, finished: Callable[[str], None]) -> None:
-        self.changes: Mapping[str, int] = {}
-        self.teams: dict[str, Counter[str]] = {}
-        self.destroyed: list[str] = []
+        self.changes: Mapping[str, int] = {}  # numbers of resources by the engine's operation (`create`, `same`)
+        self.teams: dict[str, Counter[str]] = {}  # numbers of each team's changed resources
+        self.destroyed: list[str] = []  # names of deleted and replaced resources
         self._finished = finished
         self._parents: dict[str, str] = {}
         self._begun: Counter[str] = Counter()

@@ -1,6 +1,5 @@
 """The certificates of the parts of one embedded platform, and their kubeconfigs."""
 
-import base64
 import ipaddress
 import shutil
 import ssl
@@ -19,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_private
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
 from gpu_tenancy.model.kubeconfig import kubeconfig
 from gpu_tenancy.model.names import EMBEDDED_CONTEXT
@@ -59,12 +59,10 @@ _AUTHORITIES: Final = {
 
 
 def make_certificates(places: Places) -> None:
-    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires.
-
-    etcd has its own CA, so that clients of the API server have no access to it. The API server has another one as a
-    client of aggregated API servers, because its certificate speaks for every user. Only the key of the API server's
-    own CA is kept, for certificates of people: it gives no more than the administrator's key beside it.
-    """
+    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires."""
+    # etcd has its own CA, so that clients of the API server have no access to it. The API server has another one as a
+    # client of aggregated API servers, because its certificate speaks for every user. Only the key of the API server's
+    # own CA is kept, for certificates of people: it gives no more than the administrator's key beside it.
     files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
     if all(_valid(Path(places.certificate(file))) for file in files):
         return
@@ -96,7 +94,7 @@ def issue_client(places: Places, user: str, group: str | None, seconds: float) -
     key = _key()
     certificate = authority.issue(subject, key, validity=timedelta(seconds=seconds))
     texts = {"client-certificate-data": certificate, "client-key-data": _key_pem(key)}
-    return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    return {name: base64_of(text) for name, text in texts.items()}
 
 
 def client_of_etcd(places: Places) -> ssl.SSLContext:
@@ -231,4 +229,4 @@ def _write_kubeconfig(file: Path, client: str, user: Mapping[str, str], places: 
 
 
 def _data(file: str) -> str:
-    return base64.b64encode(Path(file).read_bytes()).decode()
+    return base64_of(Path(file).read_text(encoding="ascii"))

@@ -111,10 +111,7 @@ def admission_flags(service: str, home: Path) -> list[str]:
         "plugins": [{"name": "ResourceQuota", "configuration": configuration}],
     }
     write_private(file, json.dumps(admission))
-    return [
-        f"--enable-admission-plugins={','.join(settings.plugins)}",
-        f"--admission-control-config-file={file}",
-    ]
+    return [f"--enable-admission-plugins={','.join(settings.plugins)}", f"--admission-control-config-file={file}"]
 
 
 def admission_objects(service: str) -> Iterator[Manifest]:

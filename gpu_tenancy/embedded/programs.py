@@ -96,18 +96,15 @@ class UnavailableError(Exception):
 
 
 class Program(BaseModel):
-    """One program of an image; the digest of the image's index is used, and `version` is for readers only.
-
-    `file` is the path of the program in the image; `source` is the place where the digest is published.
-    """
+    """One program of an image."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     image: str
-    version: str
-    digest: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-    file: str
-    source: str
+    version: str  # for readers only
+    digest: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]  # of the image's index
+    file: str  # its path in the image
+    source: str  # where the digest is published
 
 
 class Official(BaseModel):

@@ -208,10 +208,7 @@ RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 
 @dataclass(frozen=True, slots=True)
 class HelmRelease:
-    """One Helm release: chart, version, and values for output (without secrets).
-
-    `digest` is an `oci://` chart's digest, or empty. `timeout` is in seconds; 0 is the default.
-    """
+    """One Helm release: chart, version, and values for output (without secrets)."""
 
     urn: str
     name: str
@@ -220,8 +217,8 @@ class HelmRelease:
     repository: str
     version: str
     values: Mapping[str, Json] = field(repr=False)
-    digest: str = ""
-    timeout: int = 0
+    digest: str = ""  # of an `oci://` chart, or empty
+    timeout: int = 0  # in seconds; 0 is the default
     skip_crds: bool = False
 
     @property

@@ -28,14 +28,11 @@ _SHORT: Final = 64  # characters of texts that many resources share, such as lab
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The properties of one resource as plain JSON, with sorted keys, so that equal properties have equal text.
-
-    Secrets are unwrapped and listed in `secret_paths`. Unknown values are `UNKNOWN` and listed in `unknown_paths`.
-    """
+    """The properties of one resource as plain JSON, with sorted keys, so that equal properties have equal text."""
 
     properties: dict[str, Json] = field(repr=False)
-    secret_paths: tuple[Path, ...] = ()
-    unknown_paths: tuple[Path, ...] = ()
+    secret_paths: tuple[Path, ...] = ()  # of secrets, which are unwrapped
+    unknown_paths: tuple[Path, ...] = ()  # of values that are `UNKNOWN`
 
 
 class _Decoder:
@@ -103,18 +100,14 @@ class OfflineError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One resource as the program declared it: plain JSON with names as on the wire (camelCase).
-
-    `inputs` has secrets in clear text; `shown` is for output. `parent` is empty for a child of the stack. `external_id`
-    is the id of a resource that is only read (`Namespace.get(…)`), neither created nor owned.
-    """
+    """One resource as the program declared it: plain JSON with names as on the wire (camelCase)."""
 
     urn: str
     type: str
     name: str
     custom: bool
-    inputs: Mapping[str, Json] = field(repr=False)
-    parent: str = ""
+    inputs: Mapping[str, Json] = field(repr=False)  # with secrets in clear text; `shown` is for output
+    parent: str = ""  # empty for a child of the stack
     dependencies: tuple[str, ...] = ()
     property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     provider: str = ""
@@ -126,7 +119,7 @@ class Registration:
     aliases: tuple[str, ...] = ()
     additional_secret_outputs: tuple[str, ...] = ()
     import_id: str = ""
-    external_id: str = ""
+    external_id: str = ""  # of a resource that is only read (`Namespace.get(…)`), neither created nor owned
     secret_paths: tuple[Path, ...] = ()
     unknown_paths: tuple[Path, ...] = ()
 

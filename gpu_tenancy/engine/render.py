@@ -31,16 +31,12 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Rendered:
-    """The resources and outputs of one stack, compared by identity, so that derived results can be cached with it.
-
-    `registrations` are sorted by URN, so that a diff has only real changes. `outputs` are as printed by `pulumi stack
-    output`, with `[secret]` and `[unknown]`.
-    """
+    """The resources and outputs of one stack, compared by identity, so that derived results can be cached with it."""
 
     project: str
     stack: str
-    registrations: tuple[Registration, ...]
-    outputs: Mapping[str, Json]
+    registrations: tuple[Registration, ...]  # sorted by URN, so that a diff has only real changes
+    outputs: Mapping[str, Json]  # as printed by `pulumi stack output`, with `[secret]` and `[unknown]`
 
 
 def render(
@@ -144,11 +140,9 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
 
 @contextlib.contextmanager
 def _program_scope(folder: Path) -> Generator[None]:
-    """Runs its body as the engine runs a program: its folder is the working directory and first on `sys.path`.
-
-    Afterwards both are restored, and the folder's modules are unloaded: two programs can each have a `helpers.py`.
-    Earlier imports are kept, because a partial reload would duplicate classes.
-    """
+    """Runs its body as the engine runs a program: its folder is the working directory and first on `sys.path`."""
+    # Afterwards both are restored, and the folder's modules are unloaded: two programs can each have a `helpers.py`.
+    # Earlier imports are kept, because a partial reload would duplicate classes.
     roots_before = {name.partition(".")[0] for name in sys.modules}
     path_before = list(sys.path)
     sys.path.insert(0, str(folder))

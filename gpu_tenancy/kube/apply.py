@@ -207,11 +207,9 @@ def _conflicts_only(error: ApiError, managers: re.Pattern[str]) -> bool:
 
 
 def regained(before: Live, after: Live) -> tuple[str, ...]:
-    """Fields that an apply regained from other managers, such as `spec.replicas`, sorted.
-
-    A change by another manager removes a field from our entry in `managedFields`; an apply adds it again. If the spec
-    is unchanged, a controller such as Kueue took the field with the same value.
-    """
+    """Fields that an apply regained from other managers, such as `spec.replicas`, sorted."""
+    # A change by another manager removes a field from our entry in `managedFields`; an apply adds it again. If the spec
+    # is unchanged, a controller such as Kueue took the field with the same value.
     if not before.applied:
         return ()
     old, new = ({*_paths(map_at(live.applied or {}, "fieldsV1"))} for live in (before, after))
@@ -304,8 +302,7 @@ class _Run:
         return wanted, failures
 
 
-# Seconds; the API server of a busy machine took more than 60 for 67 definitions.
-_SERVED_WITHIN: Final = 180
+_SERVED_WITHIN: Final = 180  # seconds; the API server of a busy machine took more than 60 for 67 definitions
 
 
 def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> list[Failure]:

@@ -127,11 +127,9 @@ class Cluster:
         return tuple({**item, **common} for page in pages for item in maps_at(page, "items"))
 
     def rows(self, api_version: str, kind: str, *, namespace: str = "") -> tuple[Manifest, ...]:
-        """Metadata of all objects of a kind, with the columns of `kubectl get` as `cells`.
-
-        The server sends no spec or data, so no value of a Secret.
-        https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
-        """
+        """Metadata of all objects of a kind, with the columns of `kubectl get` as `cells`."""
+        # The server sends no spec or data, so no value of a Secret.
+        # https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
         found: list[Manifest] = []
         columns: list[str] = []
         accept = partial("Table", wanted=True)
@@ -291,10 +289,7 @@ class Cluster:
             self.wait_gone(reference, known, timeout=wait)
 
     def wait_gone(self, reference: Reference, uid: str = "", *, timeout: float = 60) -> None:
-        """Waits until an object is deleted; raises WaitTimeoutError with its finalizers and conditions.
-
-        With `uid`, another object with the same name counts as deleted.
-        """
+        """Waits until an object, or that with `uid`, is deleted; WaitTimeoutError has its finalizers and conditions."""
         last: list[Manifest | None] = [None]
 
         def gone() -> bool:

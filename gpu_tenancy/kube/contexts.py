@@ -103,10 +103,7 @@ class Login:
     """Authenticates the requests of a context, in kubectl's order; safe to share between threads."""
 
     def __init__(self, entry: Entry, place: Path) -> None:
-        """Reads the credentials or runs the credential plugin; messages name the kubeconfig as `place`.
-
-        Raises ConsoleError if that fails.
-        """
+        """Reads credentials, or runs the credential plugin; raises ConsoleError, which names the kubeconfig `place`."""
         self._place, self._user, self._cluster = place, entry.user, entry.cluster
         # https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
         groups: list[str] = entry.user.get("as-groups") or []

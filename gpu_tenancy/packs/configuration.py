@@ -95,10 +95,7 @@ class RuleConfig:
 
 
 def read_config(file: Path) -> dict[str, RuleConfig]:
-    """Reads a file: `{"rule": "mandatory" | {"enforcementLevel": …, setting: …}, "all": …}`.
-
-    Raises ConsoleError if it does not exist, or does not have that form.
-    """
+    """Reads `{"rule": "mandatory" | {"enforcementLevel": …, setting: …}, "all": …}`; else raises ConsoleError."""
     if not file.is_file():
         raise ConsoleError(f"policy configuration {file} does not exist", "specify a JSON file")
     try:

@@ -26,10 +26,7 @@ _SEVERITIES: Final = {
 
 
 def evaluate(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResult]:
-    """Evaluates a stack with all packs in parallel, each in its own process.
-
-    Raises ConsoleError if a pack does not start or respond, or its configuration is invalid.
-    """
+    """Evaluates packs in parallel processes; raises ConsoleError if one does not run, or its configuration is wrong."""
     request = stack_request(rendered)
     with ThreadPoolExecutor(max(1, len(chosen))) as threads:
         return list(threads.map(partial(_evaluate_pack, rendered, request), chosen))
@@ -130,11 +127,9 @@ def resource_requests(stack: wire.AnalyzeStackRequest) -> Iterator[wire.AnalyzeR
 
 
 def stack_request(rendered: Rendered) -> wire.AnalyzeStackRequest:
-    """The request that the engine sends in the preview of a new stack: all resources, in a possible order.
-
-    A resource that is only read (`Namespace.get(…)`) is left out: the engine sends no request for it. Outputs equal the
-    inputs, because a provider's additions are known only after deployment.
-    """
+    """The request that the engine sends in the preview of a new stack: all resources, in a possible order."""
+    # A resource that is only read (`Namespace.get(…)`) is left out: the engine sends no request for it. Outputs equal
+    # the inputs, because a provider's additions are known only after deployment.
     own = [registration for registration in rendered.registrations if not registration.external_id]
     providers = {provider.urn: provider for provider in own if provider.type.startswith("pulumi:providers:")}
     root = Registration(

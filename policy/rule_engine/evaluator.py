@@ -152,11 +152,9 @@ class Evaluator:
             yield Outcome.ERROR, _internal_error(rule, place_of(part, resource), error)
 
     def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Message]:
-        """The messages about a resource, or a patched object; none if the rule reads no field that the patch sets.
-
-        Messages name fields that the rule read and a patch does not set. With such fields but no message, a finding
-        at the rule's level says that the object is not evaluated.
-        """
+        """The messages about a resource, or a patched object; none if the rule reads no field that the patch sets."""
+        # Messages name fields that the rule read and a patch does not set. With such fields but no message, a finding
+        # at the rule's level says that the object is not evaluated.
         parts = list[Placed]()
         reads = resource.reads or Reads()
         reads.take()

@@ -40,24 +40,18 @@ S = TypeVar("S", bound=Placed)
 
 @dataclass(slots=True, eq=False)
 class Resource:
-    """One resource, as Pulumi's engine passes it to a policy.
+    """One resource, as Pulumi's engine passes it to a policy."""
 
-    Attributes:
-        type: its type token, `kubernetes:apps/v1:Deployment`; of a patch (`DeploymentPatch`), that of the object.
-        ignored: properties in `ignoreChanges`.
-        secrets: values that messages must not show.
-        needs: URNs of the dependencies of each property that the program set; empty if a resource is evaluated alone,
-            because the engine sends this only for a whole stack.
-        reads: notes the fields of a patch that are read, if the rest of the object is unknown; else None.
-    """
-
-    type: str
+    type: str  # its type token, `kubernetes:apps/v1:Deployment`; of a patch (`DeploymentPatch`), that of the object
     urn: str = ""
     name: str = ""
-    ignored: tuple[str, ...] = ()
-    secrets: Secrets = field(default_factory=Secrets, repr=False)
+    ignored: tuple[str, ...] = ()  # properties in `ignoreChanges`
+    secrets: Secrets = field(default_factory=Secrets, repr=False)  # that messages must not show
+    # URNs of the dependencies of each property that the program set. Empty if a resource is evaluated alone: the engine
+    # sends this only for a whole stack.
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], repr=False)
     patch: bool = False
+    # Notes the fields of a patch that are read, if the rest is unknown
     reads: Reads | None = field(default=None, repr=False)
     _struct: Struct | None = field(default=None, repr=False)
     _props: View | None = field(default=None, repr=False)
@@ -197,14 +191,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject(Generic[S]):
-    """A kind of part that rules check, and how it is found in a resource.
+    """A kind of part that rules check, and how it is found in a resource."""
 
-    `name` is for the documentation: `containers`. `selects` reads only the type. `find` may raise `UnknownValueError`.
-    """
-
-    name: str
-    selects: Callable[[Resource], bool]
-    find: Callable[[Resource], Iterable[S]]
+    name: str  # for the documentation: `containers`
+    selects: Callable[[Resource], bool]  # reads only the type
+    find: Callable[[Resource], Iterable[S]]  # may raise `UnknownValueError`
 
 
 def kubernetes(*kinds: str) -> Callable[[Resource], bool]:

@@ -34,19 +34,7 @@ Check: TypeAlias = "Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], It
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[S, C]):
-    """One rule: a requirement (`title`), the consequence of a violation (`rationale`), and how to fix it.
-
-    Attributes:
-        level: the default enforcement level.
-        check: yields a message for each violation of a part, `VALUE problem; fix`, without the place. It may raise
-            `UnknownValueError`.
-        whole: whether the check needs the whole stack, which is known only after all resources are.
-        remedy: fixes properties if that is safe, at the level `remediate`: takes the type and the properties in the
-            protocol's JSON form (unknown values and secrets marked), changes these in place, and returns whether it
-            did.
-        stack_fix: the fix for resources of a GPU tenancy stack; `{fix}` is the fix of the message, `{duration}` its
-            last number, of seconds. Empty if the fix of the message is right there too.
-    """
+    """One rule: a requirement (`title`), the consequence of a violation (`rationale`), and how to fix it."""
 
     name: str
     title: str
@@ -54,12 +42,17 @@ class Rule(Generic[S, C]):
     fix: str
     link: str
     severity: Severity
-    level: EnforcementLevel
+    level: EnforcementLevel  # the default
     on: Subject[S]
+    # A message for each violation of a part, `VALUE problem; fix`, without the place; may raise `UnknownValueError`.
     check: "Check[S, C]"
     settings: type[C]
-    whole: bool = False
+    whole: bool = False  # whether the check needs the whole stack, which is known only after all resources are
+    # Fixes properties if that is safe, at the level `remediate`: takes the type and the properties in the protocol's
+    # JSON form (unknown values and secrets marked), changes these in place, and returns whether it did.
     remedy: Callable[[str, dict[str, Any], C], bool] | None = None
+    # The fix for resources of a GPU tenancy stack; `{fix}` is the fix of the message, `{duration}` its last number, of
+    # seconds. Empty if the fix of the message is right there too.
     stack_fix: str = ""
 
     def messages(self, part: S, settings: C, stack: Stack) -> Iterable[str]:

@@ -373,11 +373,9 @@ def guards_of(sections: Any) -> list[Any]:
 
 @contextmanager
 def in_force(cluster: Cluster, guards: list[Any]) -> Generator[None]:
-    """Has all guards in force, and removes them afterwards.
-
-    The API server enforces policies some time after it accepted them, and deleted policies as long. A policy that
-    refuses a single object is created last and deleted last: the others are in force, or gone, when it is.
-    """
+    """Has all guards in force, and removes them afterwards."""
+    # The API server enforces policies some time after it accepted them, and deleted policies as long. A policy that
+    # refuses a single object is created last and deleted last: the others are in force, or gone, when it is.
     last = _last()
     for manifest in (*guards, *last):
         cluster.apply(manifest, force=True)

@@ -221,11 +221,7 @@ WEAKER: list[Weaker] = [
     (BINDING[0], {"spec": {"validationActions": ["Audit"]}}, {BINDING: ACTIONS, GUARD: "accepted"}),
     (BINDING[0], {"spec": {"validationActions": ["Warn"]}}, {BINDING: ACTIONS, GUARD: "warning"}),
     (POLICY[0], None, {POLICY: "missing", GUARD: "accepted"}),
-    (
-        POLICY[0],
-        {"spec": {"matchConstraints": {"excludeResourceRules": [JOBS]}}},
-        {POLICY: RULES, GUARD: "accepted"},
-    ),
+    (POLICY[0], {"spec": {"matchConstraints": {"excludeResourceRules": [JOBS]}}}, {POLICY: RULES, GUARD: "accepted"}),
 ]
 
 

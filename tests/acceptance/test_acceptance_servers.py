@@ -294,10 +294,8 @@ def home(cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]) -
 
 
 def pod_of(runtime: Any, train_job: Any, namespace: str) -> Any:
-    """The runtime's pod with the TrainJob's patch and trainer; lists of named items are merged by name.
-
-    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go.
-    """
+    """The runtime's pod with the TrainJob's patch and trainer; lists of named items are merged by name."""
+    # https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go.
     (patch,) = train_job["spec"]["runtimePatches"]
     template = merged(runtime["spec"]["template"], patch["trainingRuntimeSpec"]["template"])
     (replicated,) = template["spec"]["replicatedJobs"]

@@ -228,11 +228,8 @@ def _monitor() -> Generator[tuple[RecordingMonitor, str]]:
 
 @contextmanager
 def plugin(folder: Path = PLUGIN, python: str = sys.executable, **variables: str) -> Generator[Plugin]:
-    """Starts a plugin as the Pulumi CLI does, `python FOLDER ENGINE`, and ends it.
-
-    Source: `RunPlugin` in
-    https://github.com/pulumi/pulumi/blob/master/sdk/python/cmd/pulumi-language-python/main.go
-    """
+    """Starts a plugin as the Pulumi CLI does, `python FOLDER ENGINE`, and ends it."""
+    # Source: `RunPlugin` in https://github.com/pulumi/pulumi/blob/master/sdk/python/cmd/pulumi-language-python/main.go
     engine = _Engine()
     with _server() as (server, address):
         engine_pb2_grpc.add_EngineServicer_to_server(engine, server)

@@ -66,12 +66,7 @@ class Backend:
     mark: str = f"{PROJECT}/ml"
 
     def operate(
-        self,
-        name: str,
-        command: str,
-        *options: str,
-        on_event: Callable[[Event], None],
-        at_the_end: bool = False,
+        self, name: str, command: str, *options: str, on_event: Callable[[Event], None], at_the_end: bool = False
     ) -> None:
         if command == "refresh":
             assert "--run-program=false" in options

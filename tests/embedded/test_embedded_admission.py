@@ -17,6 +17,7 @@ from rendered_stacks import stack_of_repository
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amounts
+from gpu_tenancy.cluster.pods import name_of, namespace_of
 from gpu_tenancy.embedded.controllers.launching import placed
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.nodes import NodeShape, bring_nodes, node_shapes
@@ -99,25 +100,17 @@ def come_up(cluster: Cluster, name: str, report: Report) -> None:
         served |= set(release.serves)
         groups = {text_at(one, "apiVersion").rpartition("/")[0] for one in at_install} & {pin.group for pin in PINS}
         assert groups <= served, f"{release.name} comes before the definitions of its objects"
-        of_release = [one for one in ours if release.namespace in {namespace_of(one), named(one)}]
+        of_release = [one for one in ours if release.namespace in {namespace_of(one), name_of(one)}]
         for one in of_release:
             if one["kind"] in {"Namespace", "ResourceQuota"}:
                 cluster.apply(enforced(one) if one["kind"] == "Namespace" else one)
-        gate = [one for one in of_release if named(one).startswith(f"{release.name}-gate")]
+        gate = [one for one in of_release if name_of(one).startswith(f"{release.name}-gate")]
         for one in sorted([*at_install, *gate], key=lambda one: one["kind"] not in _FIRST):
             cluster.apply(placed(cluster, one, release.namespace), force=True, metadata_only=True)
     namespaces = sorted({release.namespace for release in releases(tree)})
     with suppress(WaitTimeoutError):
         cluster.wait_for(lambda: not waiting(cluster, namespaces), timeout=60)
     assert waiting(cluster, namespaces) == []
-
-
-def namespace_of(one: Manifest) -> str:
-    return text_at(one, "metadata", "namespace")
-
-
-def named(one: Manifest) -> str:
-    return text_at(one, "metadata", "name")
 
 
 def installed(one: Manifest) -> bool:
@@ -177,11 +170,11 @@ def waiting(cluster: Cluster, namespaces: Sequence[str]) -> list[str]:
     found: list[str] = []
     for namespace in namespaces:
         pods = cluster.list("v1", "Pod", namespace=namespace)
-        found += [f"{namespace}/{named(one)}" for one in pods if not text_at(one, "spec", "nodeName")]
+        found += [f"{namespace}/{name_of(one)}" for one in pods if not text_at(one, "spec", "nodeName")]
         for kind in TEMPLATED:
             for one in cluster.list("batch/v1" if kind == "Job" else "apps/v1", kind, namespace=namespace):
                 if created(one) < expected(one):
-                    found.append(f"{namespace}/{kind} {named(one)}")
+                    found.append(f"{namespace}/{kind} {name_of(one)}")
     return found
 
 

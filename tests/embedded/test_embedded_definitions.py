@@ -216,11 +216,9 @@ def test_each_pin_has_one_file_and_an_encrypted_source() -> None:
 
 
 def test_definitions_have_the_versions_of_the_charts() -> None:
-    """Prometheus Operator has a version of its own, JobSet is in Trainer's chart, clouds have the others.
-
-    No module of External Secrets is newer than 1.3.2: later ones lack the suffix that Go requires. Volcano's
-    definitions are those of the controllers that can be built.
-    """
+    """Prometheus Operator has a version of its own, JobSet is in Trainer's chart, clouds have the others."""
+    # No module of External Secrets is newer than 1.3.2: later ones lack the suffix that Go requires. Volcano's
+    # definitions are those of the controllers that can be built.
     pinned, installed = {pin.operator: pin.version for pin in read_pins()}, {**cloud_charts(), **charts()}
     assert (pinned.pop("volcano"), charts()["volcano"].version) == ("v1.14.1", "1.15.2")
     assert (pinned.pop("external-secrets"), charts()["external-secrets"].version) == ("v1.3.2", "2.10.0")

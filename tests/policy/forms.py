@@ -93,10 +93,8 @@ def _place(case: Case, which: str) -> str:
 
 
 def is_reported(violation: Violation, form: Sample) -> bool:
-    """Whether a rule reports the violation in another form, or that it is not evaluated, at its own level.
-
-    Other rules may report a release or component, too: their resources are missing.
-    """
+    """Whether a rule reports the violation in another form, or that it is not evaluated, at its own level."""
+    # Other rules may report a release or component, too: their resources are missing.
     alone = form.type in {_RELEASE, COMPONENT} and form is not violation.changed
     given = {violation.which: form} if alone else {**violation.case.program, violation.which: form}
     rule = violation.case.rule

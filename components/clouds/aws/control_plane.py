@@ -230,19 +230,14 @@ def release(name: str, chart: str, values: Mapping[str, object], opts: ResourceO
 
 
 class Addon(BaseModel):
-    """An add-on. `account` is the service account with which it calls AWS; None if it does not.
-
-    `policy` is the managed policy of that account, with the path of its ARN, or `document` the name of one in
-    `policies.yaml`, if no managed policy is as narrow. `values` are the add-on's configuration in its own schema
-    (`aws eks describe-addon-configuration`).
-    """
+    """An add-on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    account: str | None = None
-    policy: str | None = None
-    values: Mapping[str, Any] | None = None
-    document: str | None = None
+    account: str | None = None  # the service account with which it calls AWS; None if it does not
+    policy: str | None = None  # the managed policy of that account, with the path of its ARN
+    values: Mapping[str, Any] | None = None  # in the add-on's own schema (`aws eks describe-addon-configuration`)
+    document: str | None = None  # the name of one in `policies.yaml`, if no managed policy is as narrow
 
 
 ADDONS: Final[Mapping[str, Mapping[AddonName, Addon]]] = TypeAdapter(dict[str, dict[AddonName, Addon]]).validate_python(
@@ -260,12 +255,7 @@ class Addons(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        context: ClusterContext,
-        kind: str,
-        version: pulumi.Output[str],
-        opts: Options = None,
+        self, name: str, context: ClusterContext, kind: str, version: pulumi.Output[str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Addons", name, opts)
         self._context, self._kubernetes_version = context, version

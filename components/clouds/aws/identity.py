@@ -27,14 +27,12 @@ from .policies import account_trust, datasets_policy, secrets_policy, trust, wri
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The policies of a role: ARNs of `managed` ones, and at most 10,240 characters of `inline` documents by name.
+    """The policies of a role."""
 
-    `trust` is known late if it names an issuer that the cloud decides. The limit:
-    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-    """
-
-    trust: pulumi.Input[str]
-    managed: Sequence[str] = ()
+    trust: pulumi.Input[str]  # known late if it names an issuer that the cloud decides
+    managed: Sequence[str] = ()  # ARNs
+    # Documents by name, of at most 10,240 characters:
+    # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
     inline: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

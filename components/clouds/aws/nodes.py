@@ -20,14 +20,12 @@ from gpu_tenancy.model.yaml import read_table
 
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
-    """The cluster that nodes join; `subnets` are ids by zone.
-
-    `security_group` allows traffic between nodes and control plane, and EFA:
-    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
-    """
+    """The cluster that nodes join."""
 
     section: AwsCluster
-    subnets: Mapping[str, pulumi.Input[str]]
+    subnets: Mapping[str, pulumi.Input[str]]  # ids by zone
+    # Allows traffic between nodes and control plane, and EFA:
+    # https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
     security_group: pulumi.Output[str]
     tags: Mapping[str, str]
     protect: bool
@@ -44,17 +42,12 @@ class ClusterContext:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An EKS image.
+    """An EKS image."""
 
-    `ami_type` is for node groups: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html. `family` is
-    for Karpenter, which selects the NVIDIA variant on GPU machines. `data` is the device of the disk for images and
-    containers, `own` the device of a separate disk for the operating system, or None.
-    """
-
-    ami_type: AmiType
-    family: str
-    data: str = "/dev/xvda"
-    own: str | None = None
+    ami_type: AmiType  # of node groups: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html
+    family: str  # for Karpenter, which selects the NVIDIA variant on GPU machines
+    data: str = "/dev/xvda"  # the device of the disk for images and containers
+    own: str | None = None  # that of a separate disk for the operating system
 
 
 IMAGES: Final[Mapping[tuple[str | None, str], Image]] = {
@@ -99,10 +92,8 @@ class Volume:
 def volumes(
     cluster: AwsCluster, disk: Disk, of: Image, machine: Machine, snapshot: str | None = None
 ) -> tuple[Volume, ...]:
-    """A node's disks; sizes are rounded up to GiB.
-
-    On GPU machines the image disk has the catalogue's throughput, unless images are on local disks.
-    """
+    """A node's disks; sizes are rounded up to GiB."""
+    # On GPU machines the image disk has the catalogue's throughput, unless images are on local disks.
     included, gpu = _performance(None), _performance(cluster.disk_throughput, gpu=True)
     on_boot_disk = machine.gpus and not uses_local_disks(cluster, machine)
     chosen = gpu if machine.gpus and (on_boot_disk or cluster.disk_throughput) else included

@@ -1,6 +1,5 @@
 """Managed node groups of EKS, and Cluster Autoscaler, which scales them."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from pulumi_aws.eks.outputs import NodeGroupResource
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import uses_local_disks
 
@@ -158,7 +158,7 @@ class NodeGroup(Component):
             name=called,
             update_default_version=True,
             instance_type=pool.machine.type if block else None,
-            user_data=base64.b64encode(configuration.encode()).decode() if configuration else None,
+            user_data=base64_of(configuration) if configuration else None,
             instance_market_options=market if block else None,
             capacity_reservation_specification=reserved,
             placement=placement,

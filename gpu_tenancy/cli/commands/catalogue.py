@@ -47,9 +47,7 @@ def machines(
     answer(output, [_data(machine) for machine in chosen], table)
 
 
-def schema(
-    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
-) -> None:
+def schema(out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None) -> None:
     """Print the JSON schema of stack files, for validation and completion in editors.
 
     [dim]tenancy catalogue schema --out stacks/schema.json[/dim]

@@ -104,10 +104,7 @@ def _one(team: str | None, namespace: str | None) -> str | None:
 
 
 def place_of(cluster: "client.Cluster", job: str, namespace: str | None) -> tuple[str, str]:
-    """Namespace and name of an object that the user names as NAMESPACE/NAME or NAME.
-
-    Raises ConsoleError if there is no namespace, or there are two.
-    """
+    """Namespace and name of NAMESPACE/NAME or NAME; raises ConsoleError if there is no namespace, or there are two."""
     home, _, name = job.rpartition("/")
     if home and namespace:
         raise UsageError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")

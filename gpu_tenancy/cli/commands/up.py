@@ -28,10 +28,8 @@ with lazily():
     from gpu_tenancy.review import text as review_text
 
 
-_LISTED: Final = 10
-"""Names that a line has before it counts the rest."""
-_TEAMS: Final = 30
-"""Teams that a table has before it counts the rest."""
+_LISTED: Final = 10  # names that a line has before it counts the rest
+_TEAMS: Final = 30  # teams that a table has before it counts the rest
 _NOBODY: Final = "nothing was changed; confirm with --yes, because there is no terminal to ask"
 
 

@@ -197,10 +197,7 @@ def why(
 def explain(
     cluster: "client.Cluster", namespace: str, name: str, kind: str = "", used: Path | None = None
 ) -> "running.Why":
-    """What `why` says of an object; see its options.
-
-    Raises ConsoleError if no object has the name, or several have it.
-    """
+    """What `why` says of an object; raises ConsoleError if no object has the name, or several have it."""
     manifest = team_jobs.look_up(cluster, namespace, name, kind)
     state = reading.read(cluster, explain_why.KINDS, namespace, only=explain_why.OWN)
     state = replace(state, history=_durations(used))

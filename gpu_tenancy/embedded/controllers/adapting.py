@@ -1,6 +1,5 @@
 """A chart's objects for processes on loopback: a Deployment becomes a process, a webhook's Service a URL."""
 
-import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -8,6 +7,7 @@ from typing import Any, Final, cast
 import yaml
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.embedded.controllers.table import Program, with_more
 from gpu_tenancy.embedded.parts import LOOPBACK
 from gpu_tenancy.kube.client import Manifest
@@ -33,19 +33,15 @@ _LEFT_OUT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The parts of a Deployment's pod that a process needs.
-
-    `arguments` have the paths of mounts below `{files}`, `{certificates}` and `{temporary}`; `environment` has literal
-    variables; `files` are from ConfigMaps, by path below `{files}`; `secrets` have certificates.
-    """
+    """The parts of a Deployment's pod that a process needs."""
 
     name: str
     namespace: str
     account: str
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str]
-    files: Mapping[str, str] = field(repr=False)
-    secrets: tuple[str, ...]
+    arguments: tuple[str, ...]  # with the paths of mounts below `{files}`, `{certificates}` and `{temporary}`
+    environment: Mapping[str, str]  # literal variables
+    files: Mapping[str, str] = field(repr=False)  # from ConfigMaps, by path below `{files}`
+    secrets: tuple[str, ...]  # with certificates
 
 
 def plain(objects: Iterable[Manifest]) -> Iterator[Manifest]:
@@ -145,9 +141,4 @@ def conversion(definition: Manifest, port: int, authority: str) -> dict[str, Jso
 
 def _client(webhook: Mapping[str, Json], port: int, authority: str) -> Json:
     path = text_at(webhook, "clientConfig", "service", "path").lstrip("/")
-    return {"url": f"https://{LOOPBACK}:{port}/{path}", "caBundle": bundle(authority)}
-
-
-def bundle(authority: str) -> str:
-    """A CA certificate in PEM, encoded for the field `caBundle`."""
-    return base64.b64encode(authority.encode()).decode()
+    return {"url": f"https://{LOOPBACK}:{port}/{path}", "caBundle": base64_of(authority)}

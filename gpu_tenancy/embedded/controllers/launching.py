@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, cast
 from gpu_tenancy.base.json import Json, map_at, text_at
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.embedded.certificates import make_webhook_certificates, write_account_config
 from gpu_tenancy.embedded.controllers import adapting
 from gpu_tenancy.embedded.controllers.table import RENDERER, Wanted, chart_folder, render, with_more
@@ -190,7 +191,7 @@ def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> Non
     external: Json = {"type": "ExternalName", "externalName": LOOPBACK}
     target: Json = {**place, "port": port}
     cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": place, "spec": external}, force=True)
-    cluster.apply({**service, "spec": {**spec, "service": target, "caBundle": adapting.bundle(authority)}}, force=True)
+    cluster.apply({**service, "spec": {**spec, "service": target, "caBundle": base64_of(authority)}}, force=True)
     reference = Reference.of(service)
     group, version = text_at(service, "spec", "group"), text_at(service, "spec", "version")
 

@@ -51,19 +51,15 @@ class Ready(_Row):
 
 
 class Program(_Row):
-    """How one Deployment of a chart runs as a process, built from a Go package.
-
-    `arguments`, `settings` and `environment` replace or extend the chart's flags, keys of its configuration file and
-    variables. `authority` is the DNS name that the program expects in its CA certificate; empty if it does not check.
-    """
+    """How one Deployment of a chart runs as a process, built from a Go package."""
 
     program: str
     package: str
     ready: Ready
-    arguments: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+    arguments: tuple[str, ...] = ()  # flags; they and the next two replace or extend the chart's
+    settings: Mapping[str, Any] = Field(default_factory=dict[str, Any])  # keys of its configuration file
     environment: Mapping[str, str] = Field(default_factory=dict[str, str])
-    authority: str = ""
+    authority: str = ""  # the DNS name that the program expects in its CA certificate; empty if it does not check
 
 
 class Listed(_Row):
@@ -74,32 +70,23 @@ class Listed(_Row):
 
 
 class Row(_Row):
-    """One chart and its programs, by the names of their Deployments.
+    """One chart and its programs, by the names of their Deployments."""
 
-    Attributes:
-        operator: its field; the chart runs if the stack uses it. Empty for a component of every cluster.
-        need: in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: the chart runs if the stack needs this.
-        source: folder beside this package with the go.mod and go.sum of module and programs.
-        version: of the module, if no program is built from it.
-        sum: checksum of the module with this version, as in a go.sum; `go_mod_sum` is its go.mod's checksum.
-        part: key of the release's values, if the chart is a dependency of the operator's; empty if it is its own.
-        values: added to the release's values, because no node runs the pods; lists are appended.
-        then: objects to apply when the programs are ready.
-    """
-
-    source: str
+    source: str  # folder beside this package with the go.mod and go.sum of module and programs
     module: str
     chart: str
     programs: Mapping[str, Program]
-    operator: str = ""
-    need: str = ""
+    operator: str = ""  # its field; the chart runs if the stack uses it; empty for a component of every cluster
+    need: str = ""  # in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: runs if the stack needs this
     namespace: str = ""
-    version: str = ""
-    sum: str = ""
-    go_mod_sum: str = Field("", alias="goModSum")
+    version: str = ""  # of the module, if no program is built from it
+    sum: str = ""  # checksum of the module with this version, as in a go.sum
+    go_mod_sum: str = Field("", alias="goModSum")  # of its go.mod
+    # Key of the release's values, if the chart is a dependency of the operator's; empty if it is its own
     part: str = ""
+    # Added to the release's values, because no node runs the pods; lists are appended.
     values: Mapping[str, Any] = Field(default_factory=dict[str, Any])
-    then: Listed | None = None
+    then: Listed | None = None  # objects to apply when the programs are ready
 
 
 @cache

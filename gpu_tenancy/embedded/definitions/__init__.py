@@ -13,7 +13,6 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -27,6 +26,7 @@ from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.progress import Report, patient
+from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.embedded.building import Go, find_go, trusting
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
 from gpu_tenancy.kube.apply import await_kinds
@@ -234,7 +234,7 @@ class Etcd:
         """Writes definitions, as `annotated` returns them; raises ConsoleError if etcd rejects one."""
         for definition in definitions:
             name = text_at(definition, "metadata", "name")
-            body = {"key": _base64(f"{_PREFIX}{name}"), "value": _base64(json.dumps(stored(definition)))}
+            body = {"key": base64_of(f"{_PREFIX}{name}"), "value": base64_of(json.dumps(stored(definition)))}
             if (status := self._status("POST", _PUT, json.dumps(body))) != http.HTTPStatus.OK:
                 raise ConsoleError(f"etcd: {name} cannot be stored: it answers with {status}", "run the command again")
 
@@ -245,22 +245,16 @@ class Etcd:
             return one.getresponse().status
 
 
-def _base64(text: str) -> str:
-    return b64encode(text.encode()).decode()
-
-
 _FORM: Final = 1  # version of the copies; increase it if other fields are left out
 # Fields of a schema whose keys are names, not fields of schemas.
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "definitions"})
 
 
 def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
-    """A definition without descriptions, status and conversion.
-
-    The API server encodes, compares and validates a definition a dozen times until it is served. Conversion needs the
-    operator's webhook, which is not installed yet; objects are stored without conversion. The cache has a copy in JSON,
-    because reading YAML takes seconds for all operators.
-    """
+    """A definition without descriptions, status and conversion."""
+    # The API server encodes, compares and validates a definition a dozen times until it is served. Conversion needs the
+    # operator's webhook, which is not installed yet; objects are stored without conversion. The cache has a copy in
+    # JSON, because reading YAML takes seconds for all operators.
     copy = cache / "definitions" / f"reduced-{_FORM}" / f"{pin.sha256}.json"
     with suppress(OSError, ValueError):
         return cast("Manifest", json.loads(copy.read_bytes()))

@@ -45,17 +45,13 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One file with one custom resource definition.
+    """One file with one custom resource definition."""
 
-    `operator` is the operator's chart, such as `kueue`, or a part of it; `file` is `GROUP_PLURAL.yaml`; `sha256` is in
-    hexadecimal; `source` is the Go module or the URL to download it from.
-    """
-
-    operator: str
+    operator: str  # its chart, such as `kueue`, or a part of it
     version: str
-    file: str
-    sha256: str
-    source: Module | str
+    file: str  # `GROUP_PLURAL.yaml`
+    sha256: str  # in hexadecimal
+    source: Module | str  # the Go module or the URL to download it from
 
     @property
     def group(self) -> str:
@@ -69,24 +65,20 @@ class Pin:
 
 
 class Definitions(BaseModel):
-    """The definitions of one version of an operator, from one place.
-
-    `name` is by default the operator's release. `sum` and `go_mod_sum` are checksums as in a go.sum. `url` is the place
-    to download from, if no module has the definitions. `versions` of the API are served by every file, if an earlier
-    version of the operator served others. `files` has the sha256 of each.
-    """
+    """The definitions of one version of an operator, from one place."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
 
-    name: str
+    name: str  # by default the operator's release
     version: str
     module: str | None = None
     folder: str | None = None
-    sum: str | None = None
-    go_mod_sum: str | None = None
-    url: str | None = None
+    sum: str | None = None  # checksum as in a go.sum
+    go_mod_sum: str | None = None  # the same of its go.mod
+    url: str | None = None  # to download from, if no module has the definitions
+    # Of the API, served by every file, if an earlier version of the operator served others
     versions: tuple[str, ...] = ()
-    files: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
+    files: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]  # with the sha256 of each
 
     @model_validator(mode="after")
     def _has_one_source(self) -> "Definitions":

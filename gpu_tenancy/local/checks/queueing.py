@@ -323,10 +323,8 @@ def _return(tree: Tree, queue: str, guarantee: Guarantee) -> Return:
 
 
 def _others(tree: Tree, queue: str, measure: Measure, spec: Tenancy) -> tuple[Workload, ...]:
-    """Jobs of all other queues up to their limits, as far as Kueue admits them, and of `ANYONE` for all that is left.
-
-    `ANYONE` is first, so that quota is reclaimed from the stack's own queues, which borrowed later.
-    """
+    """Jobs of all other queues up to their limits, as far as Kueue admits them, and of `ANYONE` for the rest."""
+    # `ANYONE` is first, so that quota is reclaimed from the stack's own queues, which borrowed later.
     # A size of jobs that divides all guarantees and limits, or one with which no queue has too many jobs.
     shares = [share_of(tree, name, measure) for name in tree.queue_owners]
     amounts = [amount for share in shares for amount in (share.guaranteed, share.effective_limit) if amount]

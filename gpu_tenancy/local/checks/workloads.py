@@ -71,10 +71,8 @@ def check_workloads(
 def _answers(
     cluster: Cluster, namespace: str, named: Sequence[tuple[str, tuple[str, str]]], within: float
 ) -> dict[str, tuple[Why, bool]]:
-    """What `why` answers about each workload, and whether it runs or is pending for its quota or for nodes.
-
-    Otherwise a controller or the API server stops it: for example, it is admitted and its pods are refused.
-    """
+    """What `why` answers about each workload, and whether it runs or is pending for its quota or for nodes."""
+    # Otherwise a controller or the API server stops it: for example, it is admitted and its pods are refused.
     answers: dict[str, tuple[Why, bool]] = {}
 
     def explained() -> bool:
@@ -141,11 +139,9 @@ def _of_job(job: JobPlan) -> Iterator[_Placed]:
 
 
 def _requeued(cluster: Cluster, job: JobPlan, placed: _Placed) -> str:
-    """Requeues a job whose nodes other pods have taken, so that Kueue assigns others; says so, or why not, or is empty.
-
-    Kueue knows the pods that run when it assigns nodes to a job, but Volcano can place a gang there a moment later. The
-    scheduler ends no pod for another one, so the job would stay without nodes.
-    """
+    """Requeues a job whose nodes other pods have taken, so that Kueue assigns others; says so, why not, or nothing."""
+    # Kueue knows the pods that run when it assigns nodes to a job, but Volcano can place a gang there a moment later.
+    # The scheduler ends no pod for another one, so the job would stay without nodes.
     pods = _pods(cluster, placed)
     if not any(text_at(condition(pod, "PodScheduled"), "reason") == "Unschedulable" for pod in pods):
         return ""

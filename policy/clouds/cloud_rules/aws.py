@@ -191,10 +191,8 @@ TEMPLATES: Final = Subject("launch templates", of_types(*LAUNCH_TEMPLATES), lamb
 
 
 def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
-    """The launch template of a group, if the stack creates it.
-
-    It is looked up by the dependency of the property, which a preview knows too, else by id or name.
-    """
+    """The launch template of a group, if the stack creates it."""
+    # It is looked up by the dependency of the property, which a preview knows too, else by id or name.
     keys = path.split(".")
     if not view.has(*keys):
         return None
@@ -234,8 +232,7 @@ _TAG_OF_SIZE: Final = "gpu-tenancy.dev/desired-size"
 """Tag of node groups whose program sends the number of nodes that it read from the cloud: `live`. EKS takes new bounds
 only with a number."""
 _TAGS_OF_POOLS: Final = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "eks:cluster-name", "aws:eks:")
-_DEFAULT_MACHINE: Final = Machine("t3.medium", ("instanceTypes",))
-"""The default machine type of a managed node group."""
+_DEFAULT_MACHINE: Final = Machine("t3.medium", ("instanceTypes",))  # the default machine type of a managed node group
 _IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
 _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
 

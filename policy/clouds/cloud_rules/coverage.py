@@ -38,8 +38,7 @@ _NODES: Final[Mapping[str, Callable[[Resource], Iterable[Nodes]]]] = {
     **dict.fromkeys((tags.GKE_POOL, tags.GKE_CLUSTER), gcp.nodes),
 }
 _CLUSTERS: Final = (*tags.EKS_CLUSTERS, tags.GKE_CLUSTER, tags.AKS_CLUSTER)
-EVALUATED: Final = frozenset({*_POOLS, *_NODES, *_CLUSTERS})
-"""Types that rules evaluate."""
+EVALUATED: Final = frozenset({*_POOLS, *_NODES, *_CLUSTERS})  # types that rules evaluate
 POOLS: Final = Subject(
     "node pools", tags.of_types(*_POOLS), lambda resource: _POOLS[tags.token(resource.type)](resource)
 )
@@ -70,8 +69,7 @@ NAMING: Final = ("machines", "families", "others", "attributes", "gpus", "texts"
 """Kinds of properties that name machines or GPUs, as in coverage.yaml."""
 _WHOLE: Final = frozenset({"attributes", "gpus", "ignored"})
 """Kinds of properties whose parts are not read as properties."""
-_SAGEMAKER: Final = "ml."
-"""Prefix of EC2's machine types in SageMaker."""
+_SAGEMAKER: Final = "ml."  # prefix of EC2's machine types in SageMaker
 _WORDS: Final = re.compile(r"[\w.-]+")
 
 

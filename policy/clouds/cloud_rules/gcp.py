@@ -144,10 +144,8 @@ class GkePool(NodePool, Nodes):
         return count * self._zones() if count else count
 
     def _zones(self) -> int:
-        """Number of zones, which node counts are per; a region has three by default.
-
-        https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
-        """
+        """Number of zones, which node counts are per; a region has three by default."""
+        # https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
         if self.view.path and self.view.has("nodeLocations"):
             return len(self.view.items("nodeLocations"))
         location = self.resource.props.text("location")
@@ -161,8 +159,7 @@ class GkePool(NodePool, Nodes):
 
 
 _LIMITS: Final = ("clusterAutoscaling", "resourceLimits")
-_GPU_TYPES: Final = "nvidia-"
-"""Prefix of resource types that are GPUs; others are cpu, memory and TPUs."""
+_GPU_TYPES: Final = "nvidia-"  # prefix of resource types that are GPUs; others are cpu, memory and TPUs
 
 
 class AutoProvisioning(NodePool):
@@ -179,7 +176,7 @@ class AutoProvisioning(NodePool):
     @property
     @override
     def minimum(self) -> Decimal:
-        return sum((limit.number("minimum") or Decimal(0) for limit in self._gpu_limits()), Decimal(0))
+        return self._gpus("minimum")
 
     @property
     @override
@@ -212,22 +209,20 @@ class AutoProvisioning(NodePool):
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
-        return None if self._most_gpus() else 0
+        return None if self._gpus("maximum") else 0
 
     @override
     def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
-        return self._most_gpus()
+        return self._gpus("maximum")
 
     @override
     def monthly(self, prices: Prices, stack: Stack) -> Decimal:
         raise UnknownValueError(_LIMITS, "limits resources, not nodes, so the cost is unknown")
 
-    def _most_gpus(self) -> Decimal:
-        return sum((limit.number("maximum") or Decimal(0) for limit in self._gpu_limits()), Decimal(0))
-
-    def _gpu_limits(self) -> list[View]:
+    def _gpus(self, bound: str) -> Decimal:
         limits = self.view.items(*_LIMITS)
-        return [limit for limit in limits if limit.text("resourceType").lower().startswith(_GPU_TYPES)]
+        of_gpus = [limit for limit in limits if limit.text("resourceType").lower().startswith(_GPU_TYPES)]
+        return sum((limit.number(bound) or Decimal(0) for limit in of_gpus), Decimal(0))
 
 
 def pools(resource: Resource) -> Iterator[GkePool | AutoProvisioning]:

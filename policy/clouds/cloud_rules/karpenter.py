@@ -42,8 +42,7 @@ _EC2_TYPE: Final = re.compile(r"(?P<family>(?P<category>[a-z]+)(-\d+tb)?(?P<gene
 _NUMBERS: Final[Mapping[str, Callable[[Decimal, Decimal], bool]]] = {"Gt": gt, "Gte": ge, "Lt": lt, "Lte": le}
 """Operators that compare numbers."""
 
-Labels = Mapping[str, str | None]
-"""Labels of a machine; None if it has the label with a value that is in no table."""
+Labels = Mapping[str, str | None]  # labels of a machine; None if it has the label with a value that is in no table
 
 
 class Requirements:

@@ -20,8 +20,7 @@ from cloud_rules.tags import ignores
 from rule_engine import Part, Settings, Stack, UnknownValueError, View, read_table
 
 T = TypeVar("T")
-HOURS: Final = 730
-"""Hours per month, as on the clouds' price pages."""
+HOURS: Final = 730  # hours per month, as on the clouds' price pages
 _WITH_GPUS: Final = ("p[0-9]*.*", "g[0-9]*.*", "gr[0-9]*.*", "a[2-9]*-*gpu-*", "g[2-9]-*", "Standard_N[CDGV]*")
 """Machine types with GPUs, or with parts of one, whose number is unknown if they are not in the table."""
 

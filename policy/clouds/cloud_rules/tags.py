@@ -50,8 +50,7 @@ _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
     KARPENTER_POOL: ("metadata", "labels"),
     KARPENTER_CLASS: ("spec", "tags"),
 }
-TAG: Final = "exempt:"
-"""Prefix of an AWS or Azure tag that exempts a resource; the rule's name follows."""
+TAG: Final = "exempt:"  # prefix of an AWS or Azure tag that exempts a resource; the rule's name follows
 LABEL: Final = "exempt-"
 """Prefix of a GCP label that exempts a resource. Values have only lower-case letters, digits, `-` and `_`:
 `2027-01-31_waits-for-the-new-driver`."""

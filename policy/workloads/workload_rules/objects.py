@@ -26,16 +26,13 @@ COUNTED: Final = frozenset(_facts("counted"))
 """Kinds whose pod template Kueue counts before Kubernetes sets defaults of pods."""
 DEADLINES: Final[Mapping[str, str]] = _facts("deadline")
 """Paths of the maximum run time in seconds. Volcano Jobs have one on pods only."""
-GANGS: Final[Mapping[str, str]] = _facts("gang")
-"""Paths of the specs that name a Volcano queue."""
+GANGS: Final[Mapping[str, str]] = _facts("gang")  # paths of the specs that name a Volcano queue
 RUNTIMES: Final = frozenset({"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"})
 """Have the pods of TrainJobs, without their GPUs."""
 TRAIN_JOB: Final = "trainer.kubeflow.org:TrainJob"
 """Has its own GPU request; its pods are in a runtime, usually of another stack."""
-PATCHES: Final[list[str]] = _facts("patches")[TRAIN_JOB]
-"""Paths of a TrainJob's pod specs, in the versions of its API."""
-BATCH: Final = frozenset(kind for kind, work in _facts("work").items() if work == "batch")
-"""Kinds of batch workloads."""
+PATCHES: Final[list[str]] = _facts("patches")[TRAIN_JOB]  # paths of a TrainJob's pod specs, in the versions of its API
+BATCH: Final = frozenset(kind for kind, work in _facts("work").items() if work == "batch")  # kinds of batch workloads
 SERVING: Final = frozenset(kind for kind, work in _facts("work").items() if work == "serving").union(FACTS["servers"])
 """Kinds of long-running serving workloads."""
 
@@ -87,19 +84,14 @@ def is_missing(
 
 
 def selects(selector: View, labels: dict[str, str]) -> bool:
-    """Whether a label selector selects these labels; a missing selector selects nothing.
-
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
-    """
+    """Whether a label selector selects these labels; a missing selector selects nothing."""
+    # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     if selector.value is None:
         return False
-    if any(labels.get(key) != value for key, value in selector.string_map("matchLabels").items()):
-        return False
-    for expression in selector.items("matchExpressions"):
-        key, operator, values = expression.text("key"), expression.text("operator"), expression.texts("values")
-        if not meets(labels.get(key), operator, values):
-            return False
-    return True
+    return selector.string_map("matchLabels").items() <= labels.items() and all(
+        meets(labels.get(one.text("key")), one.text("operator"), one.texts("values"))
+        for one in selector.items("matchExpressions")
+    )
 
 
 def meets(value: str | None, operator: str, values: list[str]) -> bool:

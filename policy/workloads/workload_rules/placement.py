@@ -22,8 +22,7 @@ from workload_rules.pods import (
     views_at,
 )
 
-Values = Mapping[str, frozenset[str]]
-"""Required node labels with their allowed values."""
+Values = Mapping[str, frozenset[str]]  # Required node labels with their allowed values
 
 _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
@@ -46,11 +45,9 @@ def may_share_node(first: Values, second: Values) -> bool:
 
 
 def _labels(pod: Pod) -> dict[str, list[View]]:
-    """The required node labels of a pod with their allowed values, which can be unknown.
-
-    The terms of an affinity are alternatives: a label is required if all of them require it.
-    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
-    """
+    """The required node labels of a pod with their allowed values, which can be unknown."""
+    # The terms of an affinity are alternatives: a label is required if all of them require it.
+    # https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
     required: dict[str, list[View]] = {}
     specs = [pod.spec]
     if pod.form == "trainer":

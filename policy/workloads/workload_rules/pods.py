@@ -105,22 +105,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
-    """A pod or a pod template of an object.
-
-    Attributes:
-        label: the name of the template in its object; empty if there is only one.
-        form: `pod` for a whole spec; `part` for some fields of one, such as overrides; `container` and `trainer` for a
-            container without the spec around it.
-        container: for these two, the map of the container; `resources` is the field with its resources.
-    """
+    """A pod or a pod template of an object."""
 
     resource: Resource
     meta: View
     spec: View
-    label: str = ""
+    label: str = ""  # the name of the template in its object; empty if there is only one
+    # A whole spec; `part`: some fields, such as overrides; `container`, `trainer`: a container without a spec around
+    # it.
     form: Form | Literal["trainer"] = "pod"
-    container: View = field(default_factory=lambda: View(None))
-    resources: str = "resources"
+    container: View = field(default_factory=lambda: View(None))  # for these two, its map
+    resources: str = "resources"  # the field of it with its resources
 
     @property
     def place(self) -> str:
@@ -160,10 +155,8 @@ class Pod:
         ]
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
-        """Requested GPUs by resource name: the sum over containers, or the maximum of an init container if higher.
-
-        https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
-        """
+        """Requested GPUs by resource name: the sum over containers, or the maximum of an init container if higher."""
+        # https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
         return self.resource.once((self, *settings.gpus), lambda: self._gpus(settings))
 
     def _gpus(self, settings: Gpus) -> dict[str, Decimal]:
@@ -180,15 +173,12 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Container:
-    """A container of a pod; `field` is the field with its resources.
-
-    `within` is the list of the pod spec, such as `initContainers`; `trainer` of a TrainJob; `container` without a list.
-    """
+    """A container of a pod."""
 
     pod: Pod
     view: View
-    within: str = "containers"
-    field: str = "resources"
+    within: str = "containers"  # the list of the pod spec; `trainer` of a TrainJob; `container` without a list
+    field: str = "resources"  # with its resources
 
     @property
     def resource(self) -> Resource:

@@ -64,10 +64,8 @@ def quota_requests_prefix(quota: Resource, settings: Tenants) -> Iterator[str]:
 
 
 def _counts(scope: str, line: str) -> bool:
-    """Whether a quota with this scope accepts and counts a key of `hard`.
-
-    Scopes match pods or claims only, so other objects are never counted, and of `count/…` keys only `count/pods` is.
-    """
+    """Whether a quota with this scope accepts and counts a key of `hard`."""
+    # Scopes match pods or claims only, so other objects are never counted, and of `count/…` keys only `count/pods` is.
     if scope == "VolumeAttributesClass":
         return line in {*_CLAIMS, "count/persistentvolumeclaims"} or ".storageclass.storage.k8s.io/" in line
     if scope == "BestEffort":

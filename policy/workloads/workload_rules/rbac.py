@@ -16,10 +16,8 @@ from workload_rules.objects import always, matches_any, name, objects, selects
 from workload_rules.pods import Tenants, namespace_of
 
 RBAC: Final = "rbac.authorization.k8s.io"
-_ACCOUNT: Final = "system:serviceaccount:"
-"""Prefix of the user name of a service account."""
-_ACCOUNTS: Final = "system:serviceaccounts:"
-"""Prefix of the group of all service accounts of a namespace."""
+_ACCOUNT: Final = "system:serviceaccount:"  # prefix of the user name of a service account
+_ACCOUNTS: Final = "system:serviceaccounts:"  # prefix of the group of all service accounts of a namespace
 _EVERYBODY: Final = {
     ("Group", "system:authenticated"): "all users",
     ("Group", "system:unauthenticated"): "everybody who can reach the API server",
@@ -234,10 +232,8 @@ class Administered(Tenants):
     `ServiceAccount:argocd/*`. Service accounts of the namespaces in `system` and `platform` are none either."""
 
     def tenants(self, binding: Resource) -> Iterator[BoundSubject]:
-        """The subjects of a binding that are tenants', known ones first.
-
-        Users and groups in a RoleBinding of a system namespace are taken for the platform team's.
-        """
+        """The subjects of a binding that are tenants', known ones first."""
+        # Users and groups in a RoleBinding of a system namespace are taken for the platform team's.
         unknown_values = UnknownValues()
         subjects: list[BoundSubject] = []
         for view in binding.props.items("subjects"):

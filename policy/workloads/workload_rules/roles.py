@@ -17,8 +17,7 @@ FORBIDDEN: Final[Mapping[str, list[str]]] = {
     for resource, verbs in group.items()
 }
 """Verbs by resource, as `NAME.GROUP/SUBRESOURCE`."""
-_LISTED: Final = 4
-"""Maximum number of resources in a message."""
+_LISTED: Final = 4  # maximum number of resources in a message
 _USERS_ROLES: Final = ("view", "edit", "admin")
 """Built-in ClusterRoles for users of namespaces, into which operators aggregate their own."""
 

@@ -30,8 +30,7 @@ SCALED: Final = frozenset({"apps:Deployment", "apps:StatefulSet", "apps:ReplicaS
 GROUPED: Final = "leaderworkerset.x-k8s.io:LeaderWorkerSet"
 """Kind whose replicas are groups of pods: a leader, and workers with a template of their own or the leader's.
 https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go"""
-REPLICATED: Final = SCALED | {GROUPED}
-"""Kinds with `spec.replicas`, which an autoscaler can set."""
+REPLICATED: Final = SCALED | {GROUPED}  # kinds with `spec.replicas`, which an autoscaler can set
 WORKLOADS: Final = objects("workloads", *REPLICATED)
 SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*REPLICATED), lambda resource: resource.parts(PODS))
 
@@ -114,14 +113,11 @@ class _ReplicaSettings(Tenants):
 
 
 def _by_program(workload: Resource) -> bool:
-    """Whether the program wrote `spec.replicas`, not the API server or an autoscaler.
-
-    Rules for a whole stack read the outputs, in which the API server has set the field. Pulumi's provider keeps the
-    inputs in `__inputs`, which the engine does not pass to policies, but `managedFields` has the owner of each field.
-    https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
-
-    It is unknown for an object that was not applied server-side.
-    """
+    """Whether the program wrote `spec.replicas`, not the API server or an autoscaler."""
+    # Rules for a whole stack read the outputs, in which the API server has set the field. Pulumi's provider keeps the
+    # inputs in `__inputs`, which the engine does not pass to policies, but `managedFields` has the owner of each field.
+    # https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+    # It is unknown for an object that was not applied server-side.
     managers = workload.props.items("metadata", "managedFields")
     owners = [manager for manager in managers if manager.has("fieldsV1", "f:spec", "f:replicas")]
     if not managers or any(owner.text("operation") == "Apply" for owner in owners):
@@ -157,8 +153,7 @@ def replicas_left_out(workload: Resource, settings: _ReplicaSettings, stack: Sta
         yield f"sets replicas, which {owner} also sets; remove spec.replicas"
 
 
-_QUARTER: Final = 4
-"""Pods of which 25 %, rounded down, is one."""
+_QUARTER: Final = 4  # pods of which 25 %, rounded down, is one
 
 
 def _counts(quota: Resource, pod: Pod) -> bool:
@@ -206,10 +201,8 @@ def autoscaler_maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack)
 
 
 def _added(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple[Decimal, str, Decimal]:
-    """Pods that a rollout adds to a template: their number, their kind, and the GPUs of each.
-
-    A LeaderWorkerSet adds whole groups, which count for the first of its templates with GPUs.
-    """
+    """Pods that a rollout adds to a template: their number, their kind, and the GPUs of each."""
+    # A LeaderWorkerSet adds whole groups, which count for the first of its templates with GPUs.
     gpus_per_pod, count = pod.gpus(settings)[resource], _most_pods(pod, stack)
     if pod.kind != GROUPED:
         return _surge(pod.resource, count), "pods", gpus_per_pod
@@ -239,10 +232,8 @@ def _surge(workload: Resource, count: Decimal) -> Decimal:
 
 
 def _replaces(pod: Pod, stack: Stack) -> bool:
-    """Whether a rollout at maximum replicas also removes old pods first, and so completes without the added ones.
-
-    Defaults of `maxUnavailable` are 1 for LeaderWorkerSets and 25 % for Deployments.
-    """
+    """Whether a rollout at maximum replicas also removes old pods first, and so completes without the added ones."""
+    # Defaults of `maxUnavailable` are 1 for LeaderWorkerSets and 25 % for Deployments.
     grouped = pod.kind == GROUPED
     strategy = ("rolloutStrategy", "rollingUpdateConfiguration") if grouped else ("strategy", "rollingUpdate")
     unavailable = pod.resource.props.at("spec", *strategy, "maxUnavailable")

@@ -31,8 +31,7 @@ class _VisibleDevices(Tenants):
     """Domains of annotations by which the container runtime adds devices to a pod, as patterns."""
 
 
-_NONE: Final = frozenset({"", "none", "void"})
-"""Values that select no GPU."""
+_NONE: Final = frozenset({"", "none", "void"})  # values that select no GPU
 _SOURCES: Final = frozenset({"core:ConfigMap", "core:Secret"})
 _MOUNTED: Final = "nvidia-container-devices"
 """Folder under /var/run whose mounts stand for GPUs, however the path is written:
@@ -228,8 +227,7 @@ _MANIFEST: Final = re.compile(
 """What a string with a pod spec or a manifest has, in YAML or JSON."""
 _STRINGS: Final = frozenset({"podSpecPatch", "manifest", "manifests"})
 """Fields with a pod spec or a manifest as a string: Argo Workflows (`podSpecPatch`, `resource.manifest`)."""
-_HEAD: Final = 100_000
-"""Number of characters of a string that are searched."""
+_HEAD: Final = 100_000  # number of characters of a string that are searched
 
 
 def _written(resource: Resource) -> Iterator[Part]:

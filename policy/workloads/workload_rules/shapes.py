@@ -45,21 +45,13 @@ Form = Literal["pod", "part", "container"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A pod spec, or a part of one.
+    """A pod spec, or a part of one."""
 
-    Attributes:
-        form: `pod` for a spec with containers; `part` for some fields of a spec; `container` for a map with fields of
-            a container that is in no list of containers.
-        meta: metadata beside its map; a view of None without.
-        label: where it is, with names in place of numbers where items have one.
-        resources: the field of `view` with resources, if that is a container's.
-    """
-
-    form: Form
+    form: Form  # `pod`: with containers; `part`: some fields; `container`: a container that is in no list of them
     view: View
-    meta: View
-    label: str
-    resources: str = "resources"
+    meta: View  # metadata beside its map; a view of None without
+    label: str  # where it is, with names in place of numbers where items have one
+    resources: str = "resources"  # the field of `view` with resources, if that is a container's
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,10 +302,8 @@ def answers(live: Mapping[str, int] | None) -> Mapping[str, Mapping[str, Any]]:
 
 
 def after_ignoring(inputs: Mapping[str, Any], stored: Mapping[str, Any], ignored: Sequence[str]) -> dict[str, Any]:
-    """Inputs with the stored values of `ignoreChanges`, as in Pulumi's engine.
-
-    https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
-    """
+    """Inputs with the stored values of `ignoreChanges`, as in Pulumi's engine."""
+    # https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
     result = dict(inputs)
     for path in ignored:
         key, _, member = path.partition(".")
@@ -317,11 +315,9 @@ def after_ignoring(inputs: Mapping[str, Any], stored: Mapping[str, Any], ignored
 
 
 def scaling_request(inputs: Mapping[str, Any], stored: Mapping[str, Any]) -> Mapping[str, int] | None:
-    """`scalingConfig` of UpdateNodegroupConfig: nothing without a change, else all three numbers.
-
-    `resourceNodeGroupUpdate` and `expandNodegroupScalingConfig` in
-    https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go
-    """
+    """`scalingConfig` of UpdateNodegroupConfig: nothing without a change, else all three numbers."""
+    # `resourceNodeGroupUpdate` and `expandNodegroupScalingConfig` in
+    # https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go
     changed = inputs["scalingConfig"] != stored["scalingConfig"]
     return cast("Mapping[str, int]", inputs["scalingConfig"]) if changed else None
 
@@ -342,10 +338,8 @@ class NodeGroup:
         return cls(inputs, size["minSize"], size["maxSize"], size["desiredSize"])
 
     def up(self, sections: Data) -> None:
-        """Raises ValueError for numbers that EKS rejects:
-
-        https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
-        """
+        """Raises ValueError for numbers that EKS rejects."""
+        # https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
         live = {"minSize": self.minimum, "maxSize": self.maximum, "desiredCapacity": self.running}
         registration = registered(sections, live)
         inputs = after_ignoring(registration.inputs, self.stored, registration.ignore_changes)

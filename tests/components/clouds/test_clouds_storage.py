@@ -115,10 +115,8 @@ def aks(**datasets: Any) -> list[Registration]:
 
 
 def blob_request(condition: str, action: str, *, listing: str | None = None, path: str = "") -> bool:
-    """Whether an ABAC condition holds, by the grammar of Azure's conditions turned into Python's.
-
-    https://learn.microsoft.com/azure/role-based-access-control/conditions-format
-    """
+    """Whether an ABAC condition holds, by the grammar of Azure's conditions turned into Python's."""
+    # https://learn.microsoft.com/azure/role-based-access-control/conditions-format
     blobs = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
     text = re.sub(r"ActionMatches\{'([^']*)'\}", lambda m: str(m[1] == f"{blobs}/{action}"), condition)
     text = text.replace("SubOperationMatches{'Blob.List'}", str(listing is not None))
