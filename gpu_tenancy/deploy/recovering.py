@@ -35,6 +35,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Failure, Live, survey
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS, HOLDING
+from gpu_tenancy.kube.waiting import holders
 from gpu_tenancy.model.names import COMPUTE_DOMAIN, with_marks
 
 _PLUGIN: Final = "pulumi-kubernetes"
@@ -132,10 +133,10 @@ def _differs(entry: Entry, live: Live | Failure | None) -> bool:
     Never for an object held for maintenance, nor for a job that somebody deleted.
     """
     before = list(maps_at(entry, "outputs", "metadata", "managedFields"))
-    if live is None:
-        return not _is_job(entry)
     if isinstance(live, Failure):
         return True
+    if live is None or live.deleting:
+        return not _is_job(entry)
     return bool(before) and HOLDING not in live.managers and _own(before) != _own(live.managed)
 
 
@@ -151,6 +152,8 @@ def _changes(
     if live is None:
         return [f"{reference}: deleted since the last deployment"], None
     deployed, now = states.plain(entry["outputs"]), cluster.get(*reference) or {}
+    if live.deleting:
+        return [f"{reference}: is being deleted; {holders(now)}"], None
     own = _own(live.managed)
     others = [one for one in live.managed if one not in own and "subresource" not in one]
     lines: list[str] = []

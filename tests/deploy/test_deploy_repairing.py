@@ -131,16 +131,19 @@ def deployed(cluster: Cluster, manifest: dict[str, Any]) -> dict[str, Any]:
 
 def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Cluster, namespace: str) -> None:
     mark = "gpu-tenancy/good"
-    names = ("same", "edited", "held", "deleted", "created")
+    names = ("same", "edited", "held", "deleted", "ending", "created")
     manifests = {name: config_map(name, namespace, mark) for name in names}
+    manifests["ending"]["metadata"]["finalizers"] = ["example.com/kept"]
+    unserved = {**creating({**config_map("unserved", namespace), "apiVersion": "example.com/v1"})["resource"]}
     state = state_of(platform)
-    state["resources"] += [deployed(cluster, manifests[name]) for name in names[:-1]]
+    state["resources"] += [*(deployed(cluster, manifests[name]) for name in names[:-1]), {**unserved, "outputs": {}}]
     before = {**state, "resources": [*state["resources"]]}
     created_by(cluster, "pulumi-kubernetes", manifests["created"])
     references = {name: Reference.of(manifest) for name, manifest in manifests.items()}
     for name, manager in (("edited", "kubectl-edit"), ("held", "gpu-tenancy-hold")):
         cluster.amend(references[name], [{"op": "replace", "path": "/data/a", "value": "\x1bc\n"}], manager=manager)
     cluster.delete(references["deleted"], wait=GUARD)
+    cluster.delete(references["ending"], wait=0)
 
     provider = Registration(PROVIDER, "pulumi:providers:kubernetes", "cluster", custom=True, inputs={})
     rendered = Rendered("gpu-tenancy", "good", (provider, *map(registered, manifests.values())), {})
@@ -148,11 +151,17 @@ def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Clu
     assert state == before
     assert found.taken == (references["created"],)
     assert found.state["resources"][-1]["id"] == f"{namespace}/created"
-    assert [urn.rpartition("::")[2] for urn in found.reread] == ["created", "edited", "deleted"]
-    edited, deleted = found.changed
+    assert [urn.rpartition("::")[2] for urn in found.reread] == [
+        *("created", "edited", "deleted", "ending", "unserved"),
+    ]
+    edited, deleted, ending, unread = found.changed
     told = r"data.a changed since the last deployment: \x1bc\n, deployed as b, by kubectl-edit at "
     assert edited.startswith(f"{references['edited']}: {told}")
     assert deleted == f"{references['deleted']}: deleted since the last deployment"
+    assert ending.startswith(f"{references['ending']}: is being deleted; ")
+    assert "finalizer example.com/kept" in ending
+    assert unread.startswith(f"ConfigMap.example.com {namespace}/unserved: ")
+    cluster.amend(references["ending"], [{"op": "remove", "path": "/metadata/finalizers"}], manager="kubectl-edit")
 
 
 def test_an_edited_secret_value_is_not_shown(platform: Platform, cluster: Cluster, namespace: str) -> None:
