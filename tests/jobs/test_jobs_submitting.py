@@ -357,13 +357,10 @@ JOBS: Final[dict[str, Data]] = {
     "a RayJob": {**DISTRIBUTED, "framework": "ray"},
     "a RayJob with its own retries": {**SIZED, "framework": "ray", "retries": 1},
 }  # fmt: skip
-# All differences, and why.
-DIFFERENCES: Final = """
-metadata.labels[app.kubernetes.io/name]: what a person submits must not answer for a Service of that name
-template.metadata.labels: likewise
-runtimeRef: researchers may not create a TrainingRuntime, so they name one of the cluster
-trainingRuntimeSpec.template.metadata: the digest of the runtime, by which a stack replaces its TrainJobs
-""".strip()
+# All differences, and why:
+# app.kubernetes.io/name, also in the template: what a person submits must not answer for a Service of that name
+# runtimeRef: researchers may not create a TrainingRuntime, so they name one of the cluster
+# trainingRuntimeSpec.template.metadata: the digest of the runtime, by which a stack replaces its TrainJobs
 
 
 def sections(job: Data, security: str = "baseline") -> Data:

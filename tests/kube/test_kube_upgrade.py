@@ -42,11 +42,7 @@ def recorded(stack: str) -> list[list[Manifest]]:
 
 def without(namespace: str, given: list[list[Manifest]]) -> list[list[Manifest]]:
     """The waves without a namespace and its objects."""
-    return [[one for one in wave if namespace not in _places(one)] for wave in given]
-
-
-def _places(manifest: Manifest) -> tuple[str, str]:
-    return text_at(manifest, "metadata", "namespace"), text_at(manifest, "metadata", "name")
+    return [[one for one in wave if namespace not in Reference.of(one)] for wave in given]
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, stack, stack_of, team
@@ -60,7 +59,8 @@ def _environment(node: ast.AST) -> bool:
 
 
 def test_only_the_definition_judges_an_environment_by_its_name() -> None:
-    files = [file for folder in ("gpu_tenancy", "components", "policy", "provider") for file in _sources(ROOT / folder)]
+    folders = (ROOT / name for name in ("gpu_tenancy", "components", "policy", "provider"))
+    files = [file for folder in folders for file in folder.rglob("*.py") if file != DEFINITION]
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     naming = {file: text for file, text in texts.items() if ".environment" in text}
     found = [f"{file}:{line}" for file, text in naming.items() for line in judges(ast.parse(text))]
@@ -68,10 +68,6 @@ def test_only_the_definition_judges_an_environment_by_its_name() -> None:
     assert not found
     old = "stack.environment == PROTECTED; stack.environment == 'prod'; stack.environment.startswith('prod')"
     assert len(list(judges(ast.parse(old)))) == len(old.split("; "))
-
-
-def _sources(folder: Path) -> list[Path]:
-    return [file for file in folder.rglob("*.py") if file != DEFINITION]
 
 
 # The guards.

@@ -287,7 +287,7 @@ def inside(found: Tree, group: str) -> list[str]:
 @pytest.mark.slow
 @SLOW
 @given(scenarios())
-def test_a_group_never_exceeds_its_limit(scenario: Scenario) -> None:
+def test_a_group_keeps_its_limit_and_a_team_gets_its_guarantee(scenario: Scenario) -> None:
     found, moments = scenario
     for moment in moments:
         for group in found.parents:
@@ -295,14 +295,6 @@ def test_a_group_never_exceeds_its_limit(scenario: Scenario) -> None:
                 limit = found.cohort_limit(group, measure.flavor, measure.resource)
                 used = sum(moment.amount(name, measure) for name in inside(found, group))
                 assert limit is None or used <= limit
-
-
-@pytest.mark.slow
-@SLOW
-@given(scenarios())
-def test_a_team_that_requests_its_guarantee_gets_it(scenario: Scenario) -> None:
-    found, moments = scenario
-    for moment in moments:
         for job in moment.waiting:
             if job.flavor == "h100" and not moment.restless:
                 assert moment.amount(job.team, H100) >= found.team_shares[job.team]["h100"][GPU].guaranteed

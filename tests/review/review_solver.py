@@ -51,7 +51,8 @@ class World:
             manifest["metadata"]["namespace"]: manifest["spec"]["clusterQueue"] for manifest in self.of("LocalQueue")
         }
         self.gangs = [_gang(manifest, self.teams) for manifest in self.of("Queue")]
-        self.keys = sorted({key for node in self.cohorts.values() for key in node.nominal if _is_gpu(self, key)})
+        keys = {key for node in self.cohorts.values() for key in node.nominal if key[1].startswith(GPUS)}
+        self.keys = sorted(key for key in keys if self.supply(key) > 0)
 
     def of(self, kind: str) -> list[Manifest]:
         return [manifest for manifest in self.objects if manifest["kind"] == kind]
@@ -176,10 +177,6 @@ class World:
 
 def _name(manifest: Manifest) -> str:
     return manifest["metadata"]["name"]
-
-
-def _is_gpu(world: World, key: Key) -> bool:
-    return key[1].startswith(GPUS) and world.supply(key) > 0
 
 
 def _node(manifest: Manifest, parent: str) -> Node:

@@ -217,7 +217,7 @@ def test_bars_are_placed_by_their_numbers() -> None:
 def test_gangs_and_teams_of_shared_queues_are_drawn() -> None:
     sections = small()
     sections["teams"]["search"]["gangs"] = {"l4": {"guaranteed": 2}}
-    sections["teams"]["guests"] = team_in("vision")
+    sections["teams"]["guests"] = {"owner": "research", "costCenter": "rd-003", "queue": "vision"}
     drawing = Drawing(outlook_of(sections))
     (lab,) = drawing.tree.groups
     bars = {name: [(bar.scheduler, bar.numbers, bar.remark) for bar in bars] for name, bars in lab.teams}
@@ -245,10 +245,6 @@ def test_guarantees_have_their_largest_job_and_warnings() -> None:
     assert "covers jobs with up to 9 CPUs and 32Gi: 4.5 CPUs and 16Gi for each GPU" in guarantees
     assert warning in guarantees
     assert warning not in rest
-
-
-def team_in(queue: str) -> dict[str, object]:
-    return {"owner": "research", "costCenter": "rd-003", "queue": queue}
 
 
 def test_short_flavor_gives_each_flavor_its_own_scale() -> None:

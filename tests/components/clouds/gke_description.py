@@ -212,17 +212,13 @@ def _stand_ins(value: Any, message: Descriptor) -> Any:
 
 def _stand_in(value: Any, field: FieldDescriptor) -> Any:
     if value == UNKNOWN:
-        return field.enum_type.values[0].name if field.enum_type else "" if _is_text(field) else None
+        return field.enum_type.values[0].name if field.enum_type else "" if field.type == field.TYPE_STRING else None
     nested = field.message_type
     if nested is None or nested.GetOptions().map_entry:
         return value
     if isinstance(value, list):
         return [_stand_ins(item, nested) if isinstance(item, dict) else item for item in cast("list[Any]", value)]
     return _stand_ins(value, nested) if isinstance(value, dict) else value
-
-
-def _is_text(field: FieldDescriptor) -> bool:
-    return field.type == FieldDescriptor.TYPE_STRING
 
 
 def _of_few_words(token: str, place: Place) -> bool:

@@ -146,13 +146,9 @@ def test_rights_of_aws_are_those_of_its_operations() -> None:
     for one in (one for name in ("dev-aws", "prod-aws") for one in stack_of_repository(name).rendered.registrations):
         if one.inputs.get("tags"):
             assert any("Tag" in right for right in rights()[one.type]), one.type
-    for service, name in {(right.partition(":")[0], right.partition(":")[2]) for right in aws_rights()}:
+    for service, name in {tuple(right.split(":", 1)) for row in preflight().aws.types.values() for right in row}:
         known = OF_S3 if service == "s3" else {"PassRole"}
         assert name in known or name in eks_shapes.service(SERVICES.get(service, service))["operations"], name
-
-
-def aws_rights() -> Iterator[str]:
-    return (right for row in preflight().aws.types.values() for right in row)
 
 
 def _snake(name: str) -> str:
