@@ -112,8 +112,10 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
 
 
 def binding_spec(policy: str, source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
-    """The spec of the binding of a policy, without its actions: for the teams' namespaces, or for the cluster."""
-    # System namespaces are excluded by name, whatever their labels.
+    """The spec of the binding of a policy, without its actions: for the teams' namespaces, or for the cluster.
+
+    System namespaces are excluded by name, whatever their labels.
+    """
     key, value = guards.label
     spared = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(guards.spared)}
     selector = {"match_labels": {key: value}, "match_expressions": [spared]}

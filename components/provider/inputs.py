@@ -70,9 +70,12 @@ class Inputs:
 
 
 async def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
-    """Reads the inputs of a component, by key, as the SDK hands them to a provider."""
-    # Secrets and values with dependencies are Outputs at any depth; numbers are floats, because the wire has no other,
-    # and keys have no order: the first size of notebooks is the first by name.
+    """Reads the inputs of a component as the SDK hands them to a provider.
+
+    Args:
+        inputs: by key. Secrets and values with dependencies are Outputs at any depth; numbers are floats, because the
+            wire has no other, and keys have no order: the first size of notebooks is the first by name.
+    """
     read = Inputs()
     read.sections = {key: await _plain(read, (key,), value) for key, value in inputs.items()}
     return read
@@ -199,8 +202,10 @@ _PLAIN_KEY: Final = re.compile(r"[^.\[\]\"\s]+")
 
 
 def property_path(path: Path) -> str:
-    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`."""
-    # https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
+    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`.
+
+    Source: https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
+    """
     text = ""
     for part in path:
         if isinstance(part, int):

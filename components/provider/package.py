@@ -55,10 +55,13 @@ OUTPUTS: Final[Schema] = {
 
 
 def package_schema() -> Schema:
-    """The package schema: two components, and a type for each section and each set of values of a stack."""
-    # Defaults are in descriptions only: an SDK sends a default of the schema as if the user had set the key, and to the
-    # model a key that is set is different from one that is left out.
-    # https://www.pulumi.com/docs/iac/extending-pulumi/schema/
+    """The package schema: two components, and a type for each section and each set of values of a stack.
+
+    Defaults are in descriptions only: an SDK sends a default of the schema as if the user had set the key, and to the
+    model a key that is set is different from one that is left out.
+
+    Source: https://www.pulumi.com/docs/iac/extending-pulumi/schema/
+    """
     model = Stack.model_json_schema(by_alias=True)
     del model["properties"]["split"], model["$defs"]["Split"]  # for the program that a Pulumi stack is of
     types: Schema = {}

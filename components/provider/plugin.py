@@ -32,8 +32,10 @@ _COMPONENTS: Final = (PLATFORM, TENANCY)
 
 
 def serve() -> None:
-    """Runs the plugin until the engine ends it: prints the port of its gRPC server, which listens on loopback only."""
-    # The engine passes its own address as the first argument.
+    """Runs the plugin until the engine ends it: prints the port of its gRPC server, which listens on loopback only.
+
+    The engine passes its own address as the first argument.
+    """
     main(TenancyProvider(), sys.argv[1:])
 
 
@@ -48,8 +50,11 @@ class TenancyProvider(Provider):
     def construct(
         self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
-        """Registers a component with its children, from the sections of a stack as its inputs."""
-        # InputPropertiesError is for an unknown type, and, where the URN is awaited, for invalid inputs.
+        """Registers a component with its children, from the sections of a stack as its inputs.
+
+        Raises:
+            InputPropertiesError: the type is unknown. Awaiting the URN raises it too, for invalid inputs.
+        """
         if resource_type not in _COMPONENTS:
             message = f"unknown component '{resource_type}'; use one of: {', '.join(_COMPONENTS)}"
             raise InputPropertiesError(message, [])  # with None, the SDK of 3.272 fails itself

@@ -28,8 +28,10 @@ def _import(name: str, *_: Any, **__: Any) -> ModuleType:
 
 @contextmanager
 def lazily() -> Generator[None]:
-    """Inside, `from PACKAGE import MODULE` imports nothing until a name of the module is used."""
-    # Python 3.15 has a statement for it: https://peps.python.org/pep-0810/.
+    """Inside, `from PACKAGE import MODULE` imports nothing until a name of the module is used.
+
+    Python 3.15 has a statement for it: https://peps.python.org/pep-0810/.
+    """
     eager = builtins.__import__
     builtins.__import__ = _import
     try:

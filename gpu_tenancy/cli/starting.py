@@ -66,8 +66,10 @@ def start(folder: Path, *, clouds: tuple[str, ...] = (), ci: str = "github") -> 
 
 
 def requirement(extras: str) -> str:
-    """This package from where it is: a clone, a file or a commit, else its version in a registry."""
-    # https://packaging.python.org/specifications/direct-url/
+    """This package from where it is: a clone, a file or a commit, else its version in a registry.
+
+    https://packaging.python.org/specifications/direct-url/
+    """
     own = distribution("gpu-tenancy")
     origin = json.loads(own.read_text("direct_url.json") or "{}")
     vcs, url = origin.get("vcs_info"), origin.get("url")

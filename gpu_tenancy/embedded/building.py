@@ -111,10 +111,11 @@ def go_version(program: Path) -> tuple[int, ...] | None:
 
 
 def trusting(reason: str, fix: str) -> str:
-    """The fix for a download that failed: another one if a certificate was not trusted."""
-    # uv, Go and Python read the system's list of certificate authorities, or this variable:
-    # https://pkg.go.dev/crypto/x509#SystemCertPool,
-    # https://docs.openssl.org/master/man3/SSL_CTX_load_verify_locations/.
+    """The fix for a download that failed: another one if a certificate was not trusted.
+
+    uv, Go and Python read the system's list of certificate authorities, or this variable:
+    https://pkg.go.dev/crypto/x509#SystemCertPool, https://docs.openssl.org/master/man3/SSL_CTX_load_verify_locations/.
+    """
     return _TRUST if re.search(r"certificate|x509|UnknownIssuer", reason, re.IGNORECASE) else fix
 
 

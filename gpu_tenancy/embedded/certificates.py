@@ -59,10 +59,12 @@ _AUTHORITIES: Final = {
 
 
 def make_certificates(places: Places) -> None:
-    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires."""
-    # etcd has its own CA, so that clients of the API server have no access to it. The API server has another one as a
-    # client of aggregated API servers, because its certificate speaks for every user. Only the key of the API server's
-    # own CA is kept, for certificates of people: it gives no more than the administrator's key beside it.
+    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires.
+
+    etcd has its own CA, so that clients of the API server have no access to it. The API server has another one as a
+    client of aggregated API servers, because its certificate speaks for every user. Only the key of the API server's
+    own CA is kept, for certificates of people: it gives no more than the administrator's key beside it.
+    """
     files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
     if all(_valid(Path(places.certificate(file))) for file in files):
         return

@@ -157,10 +157,11 @@ class Platform:
         processes.at_free_ports(lambda: self._start(programs, service, definitions))
 
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
-        """Installs missing definitions, and has the controllers know their kinds; raises ConsoleError if that fails."""
-        # The quota controller looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
-        # these kinds where a ResourceQuota counts them (`status unknown for quota`); when it starts, it knows all
-        # kinds.
+        """Installs missing definitions, and has the controllers know their kinds; raises ConsoleError if that fails.
+
+        The quota controller looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
+        these kinds where a ResourceQuota counts them (`status unknown for quota`); when it starts, it knows all kinds.
+        """
         with self.cluster() as cluster:
             installed = install(cluster, files, self.cache, report)
         with self._alone(report):

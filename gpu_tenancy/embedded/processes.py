@@ -158,8 +158,10 @@ def failure(name: str, what: str, log: Path) -> ConsoleError:
 
 @contextmanager
 def alone(lock: Path, report: Report, what: str) -> Generator[None]:
-    """Holds a lock; if another process has it, reports its task `what` (`starting this platform`), and waits."""
-    # The file is kept, because a process that waits for a removed file would no longer be locked out.
+    """Holds a lock; if another process has it, reports its task `what` (`starting this platform`), and waits.
+
+    The file is kept, because a process that waits for a removed file would no longer be locked out.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as handle:
         try:

@@ -88,8 +88,10 @@ _BUILT_IN_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "
 
 
 def problems(rendered: Rendered) -> tuple[str, ...]:
-    """Returns every reason why the engine or an API server would reject the resources of a stack, sorted."""
-    # A stack is expected to have one cluster: the same name for two providers is a duplicate.
+    """Returns every reason why the engine or an API server would reject the resources of a stack, sorted.
+
+    A stack is expected to have one cluster: the same name for two providers is a duplicate.
+    """
     objects = kubernetes_objects(rendered)
     urns = Counter(registration.urn for registration in rendered.registrations)
     repeated = (

@@ -180,9 +180,11 @@ _Foundation: TypeAlias = tuple[str, str, str]  # Namespace, empty, name; or Cust
 
 
 def waves(objects: Sequence[KubernetesObject]) -> tuple[tuple[KubernetesObject, ...], ...]:
-    """Groups objects into waves; dependencies are in earlier waves, and a cycle raises DependencyCycleError."""
-    # Namespaces and definitions of kinds are dependencies too: Pulumi's provider retries until they exist, but an apply
-    # by waves does not.
+    """Groups objects into waves; dependencies are in earlier waves, and a cycle raises DependencyCycleError.
+
+    Namespaces and definitions of kinds are dependencies too: Pulumi's provider retries until they exist, but an apply
+    by waves does not.
+    """
     positions = {urn: index for index, urn in reversed([(index, item.urn) for index, item in enumerate(objects)])}
     foundations: dict[_Foundation, int] = {}
     for index, item in enumerate(objects):

@@ -207,9 +207,11 @@ def _conflicts_only(error: ApiError, managers: re.Pattern[str]) -> bool:
 
 
 def regained(before: Live, after: Live) -> tuple[str, ...]:
-    """Fields that an apply regained from other managers, such as `spec.replicas`, sorted."""
-    # A change by another manager removes a field from our entry in `managedFields`; an apply adds it again. If the spec
-    # is unchanged, a controller such as Kueue took the field with the same value.
+    """Fields that an apply regained from other managers, such as `spec.replicas`, sorted.
+
+    A change by another manager removes a field from our entry in `managedFields`; an apply adds it again. If the spec
+    is unchanged, a controller such as Kueue took the field with the same value.
+    """
     if not before.applied:
         return ()
     old, new = ({*_paths(map_at(live.applied or {}, "fieldsV1"))} for live in (before, after))

@@ -127,9 +127,11 @@ class Cluster:
         return tuple({**item, **common} for page in pages for item in maps_at(page, "items"))
 
     def rows(self, api_version: str, kind: str, *, namespace: str = "") -> tuple[Manifest, ...]:
-        """Metadata of all objects of a kind, with the columns of `kubectl get` as `cells`."""
-        # The server sends no spec or data, so no value of a Secret.
-        # https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
+        """Metadata of all objects of a kind, with the columns of `kubectl get` as `cells`.
+
+        The server sends no spec or data, so no value of a Secret.
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
+        """
         found: list[Manifest] = []
         columns: list[str] = []
         accept = partial("Table", wanted=True)

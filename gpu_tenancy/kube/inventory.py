@@ -26,8 +26,10 @@ class Entry:
     mark: str = ""  # of our entry in `managedFields`, see `Live.mark`
 
     def current(self, live: Live, manifest: Mapping[str, Json]) -> bool:
-        """Whether the live object still has the fields of this manifest, so that no apply is needed."""
-        # Another client's change of a field removes it from our mark; each status update changes the resourceVersion.
+        """Whether the live object still has the fields of this manifest, so that no apply is needed.
+
+        Another client's change of a field removes it from our mark; each status update changes the resourceVersion.
+        """
         return (self.uid, self.digest, self.mark) == (live.uid, digest(manifest), live.mark)
 
 
@@ -105,9 +107,11 @@ class Inventory:
 
 
 def ours(entry: Entry | None, live: Live) -> bool:
-    """Whether an object is the one that we applied, and not another with the same name."""
-    # A killed run leaves entries without a uid. Such objects are ours if they have our field manager, or no field
-    # manager, as a plain Namespace, whose manifest sets no field.
+    """Whether an object is the one that we applied, and not another with the same name.
+
+    A killed run leaves entries without a uid. Such objects are ours if they have our field manager, or no field
+    manager, as a plain Namespace, whose manifest sets no field.
+    """
     if live.applied is not None:
         return True
     if entry is None:

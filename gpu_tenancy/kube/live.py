@@ -143,18 +143,22 @@ class Live:
         return tuple(sorted({text_at(entry, "manager") for entry in self.managed} - {_UNTRACKED}))
 
     def changed_since(self, before: Self) -> bool:
-        """Whether our apply, which returned this object, changed the object `before` it."""
-        # The same resourceVersion means no. A different one can come from a controller that wrote the status in the
-        # meantime: then its entry in `managedFields` has a new time and ours does not, since an apply without changes
-        # keeps its time.
+        """Whether our apply, which returned this object, changed the object `before` it.
+
+        The same resourceVersion means no. A different one can come from a controller that wrote the status in the
+        meantime: then its entry in `managedFields` has a new time and ours does not, since an apply without changes
+        keeps its time.
+        """
         if self.resource_version == before.resource_version:
             return False
         return self.applied != before.applied or self.managed == before.managed
 
 
 def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) -> dict[Reference, Live | Failure | None]:
-    """Metadata of each object; None if it does not exist, a failure if it cannot be read."""
-    # Reads one object of a kind by name, and several by a list of their namespace, or of all namespaces.
+    """Metadata of each object; None if it does not exist, a failure if it cannot be read.
+
+    Reads one object of a kind by name, and several by a list of their namespace, or of all namespaces.
+    """
 
     def read(same_kind: Sequence[Reference]) -> dict[Reference, Live]:
         first = same_kind[0]

@@ -113,10 +113,12 @@ _DELAYING: Final = (("v1", "Pod"), ("v1", "PersistentVolumeClaim"))  # a claim i
 
 
 def empty(cluster: Cluster, namespace: str) -> None:
-    """Deletes the Pods of a terminating namespace on simulated nodes without a grace period, then its claims."""
-    # Simulated Pods have no processes that need the grace period. The namespace controller does the same, but checks
-    # again only after half of a Pod's grace period, or after 8 s for a finalizer:
-    # https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/namespace/deletion/namespaced_resources_deleter.go
+    """Deletes the Pods of a terminating namespace on simulated nodes without a grace period, then its claims.
+
+    Simulated Pods have no processes that need the grace period. The namespace controller does the same, but checks
+    again only after half of a Pod's grace period, or after 8 s for a finalizer:
+    https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/namespace/deletion/namespaced_resources_deleter.go
+    """
     for kind in _DELAYING:
         for item in cluster.list(*kind, namespace=namespace, metadata_only=True):
             cluster.delete(Reference.of(item), grace=0, wait=0)

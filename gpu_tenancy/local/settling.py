@@ -100,9 +100,11 @@ def _of_pod(pod: Manifest) -> str:
 
 
 def in_turns(waves: Iterable[Iterable[KubernetesObject]]) -> Iterator[list[KubernetesObject]]:
-    """Splits waves: workloads of one queue are created one after another, workloads of different queues together."""
-    # Kueue admits workloads of the same priority in the order in which they were created, and objects of a wave are
-    # created at the same time.
+    """Splits waves: workloads of one queue are created one after another, workloads of different queues together.
+
+    Kueue admits workloads of the same priority in the order in which they were created, and objects of a wave are
+    created at the same time.
+    """
     for wave in waves:
         before = Counter[tuple[str, str]]()
         turns = defaultdict[int, list[KubernetesObject]](list)

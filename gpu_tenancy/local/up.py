@@ -295,12 +295,14 @@ _KINDS: Final = (("server", DEPLOYMENT), ("job", *dict.fromkeys(kind.api for kin
 
 
 def other_stack(platform: Platform, name: str) -> str | None:
-    """Name and content of another stack that the platform carries; None if it carries this one or none."""
-    # `up --replace` deletes the whole platform and starts it again, with any engine. Pruning the other stack's objects
-    # in place can block: for `local` followed by `example-tree` it did not end within 180 seconds, because a TrainJob's
-    # Workload has a finalizer that only Kubeflow Trainer clears, and the new stack does not run it. Deleting the
-    # platform takes 2 seconds, and starting it with the new stack 24 (two cores, 2026-11-22). This also deletes
-    # leftovers of users and demos: the new stack finds the same platform as after `tenancy local down`.
+    """Name and content of another stack that the platform carries; None if it carries this one or none.
+
+    `up --replace` deletes the whole platform and starts it again, with any engine. Pruning the other stack's objects in
+    place can block: for `local` followed by `example-tree` it did not end within 180 seconds, because a TrainJob's
+    Workload has a finalizer that only Kubeflow Trainer clears, and the new stack does not run it. Deleting the platform
+    takes 2 seconds, and starting it with the new stack 24 (two cores, 2026-11-22). This also deletes leftovers of users
+    and demos: the new stack finds the same platform as after `tenancy local down`.
+    """
     carried = platform.carried()
     if carried is None or carried.name == name:
         return None

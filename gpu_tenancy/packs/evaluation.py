@@ -127,9 +127,11 @@ def resource_requests(stack: wire.AnalyzeStackRequest) -> Iterator[wire.AnalyzeR
 
 
 def stack_request(rendered: Rendered) -> wire.AnalyzeStackRequest:
-    """The request that the engine sends in the preview of a new stack: all resources, in a possible order."""
-    # A resource that is only read (`Namespace.get(…)`) is left out: the engine sends no request for it. Outputs equal
-    # the inputs, because a provider's additions are known only after deployment.
+    """The request that the engine sends in the preview of a new stack: all resources, in a possible order.
+
+    A resource that is only read (`Namespace.get(…)`) is left out: the engine sends no request for it. Outputs equal the
+    inputs, because a provider's additions are known only after deployment.
+    """
     own = [registration for registration in rendered.registrations if not registration.external_id]
     providers = {provider.urn: provider for provider in own if provider.type.startswith("pulumi:providers:")}
     root = Registration(

@@ -54,8 +54,10 @@ class Reads:
 
 
 def is_whole(field: str, *, is_list: bool) -> bool:
-    """Whether server-side apply replaces a field's list or map as a whole, so that a patch has all of it."""
-    # Maps are merged, except selectors and references: `+structType=atomic` in the API's types.
+    """Whether server-side apply replaces a field's list or map as a whole, so that a patch has all of it.
+
+    Maps are merged, except selectors and references: `+structType=atomic` in the API's types.
+    """
     if is_list:
         return field not in _MERGED
     return field.lower().endswith(("selector", "ref"))
@@ -147,8 +149,10 @@ _Pending: TypeAlias = "list[tuple[Any, dict[str, Plain] | list[Plain]]]"  # each
 
 
 def read_struct(struct: Struct, secrets: Secrets) -> dict[str, Plain]:
-    """The plain properties of a Struct: unknown values become `Unknown`, secrets their value, added to `secrets`."""
-    # Without recursion, so that no depth of nesting ends the evaluation.
+    """The plain properties of a Struct: unknown values become `Unknown`, secrets their value, which `secrets` collects.
+
+    Without recursion, so that no depth of nesting ends the evaluation.
+    """
     properties: dict[str, Plain] = {}
     pending: _Pending = [(struct, properties)]
     secret: list[Plain] = []

@@ -73,8 +73,10 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         return plugin_pb2.PluginInfo(version=VERSION)
 
     def Configure(self, request: wire.ConfigureAnalyzerRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """Applies levels and settings; rejects unknown rules and invalid settings."""
-        # The engine has already applied `all` and defaults: pkg/resource/analyzer/config.go in pulumi/pulumi.
+        """Applies levels and settings; rejects unknown rules and invalid settings.
+
+        The engine has already applied `all` and defaults: pkg/resource/analyzer/config.go in pulumi/pulumi.
+        """
         by_number = {number: level for level, number in LEVELS.items()}
         configs = request.policyConfig.items()
         levels = {name: by_number[config.enforcementLevel] for name, config in configs}
@@ -115,8 +117,10 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         return self._answer(self.evaluator.evaluate_stack(stack), context)
 
     def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:
-        """Applies the remedies of rules with the level `remediate` to one resource, rule after rule."""
-        # Each remediation includes earlier changes. A resource with an exemption, or an unknown one, is not changed.
+        """Applies the remedies of rules with the level `remediate` to one resource, rule after rule.
+
+        Each remediation includes earlier changes. A resource with an exemption, or an unknown one, is not changed.
+        """
         response = wire.RemediateResponse()
         evaluator = self.evaluator
         rules = [rule for rule in evaluator.rules if evaluator.level(rule) is EnforcementLevel.REMEDIATE]

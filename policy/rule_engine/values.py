@@ -24,9 +24,11 @@ _CUT: Final = 1000  # maximum characters of a secret that is split: longer ones 
 
 
 def quantity(text: str) -> Decimal | None:
-    """The number in its base unit (cores, bytes, pieces), exactly; None if the text is not a quantity."""
-    # Zeros at both ends do not count as length: the API server reads `0008.000` as 8, however many they are.
-    # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+    """The number in its base unit (cores, bytes, pieces), exactly; None if the text is not a quantity.
+
+    Zeros at both ends do not count as length: the API server reads `0008.000` as 8, however many they are.
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+    """
     match = _FORM.fullmatch(text.strip())
     if match is None or not (match[2] or match[3]):
         return None

@@ -92,8 +92,10 @@ class Volume:
 def volumes(
     cluster: AwsCluster, disk: Disk, of: Image, machine: Machine, snapshot: str | None = None
 ) -> tuple[Volume, ...]:
-    """A node's disks; sizes are rounded up to GiB."""
-    # On GPU machines the image disk has the catalogue's throughput, unless images are on local disks.
+    """A node's disks; sizes are rounded up to GiB.
+
+    On GPU machines the image disk has the catalogue's throughput, unless images are on local disks.
+    """
     included, gpu = _performance(None), _performance(cluster.disk_throughput, gpu=True)
     on_boot_disk = machine.gpus and not uses_local_disks(cluster, machine)
     chosen = gpu if machine.gpus and (on_boot_disk or cluster.disk_throughput) else included

@@ -112,8 +112,10 @@ open_cluster = AksCluster
 
 
 def own_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
-    """A kubeconfig from the user credentials that AKS returns; raises RunError if AKS returned no kubeconfig."""
-    # Only these have the API server's address and CA. Client certificates and tokens of local accounts are dropped.
+    """A kubeconfig from the user credentials that AKS returns; raises RunError if AKS returned no kubeconfig.
+
+    Only these have the API server's address and CA. Client certificates and tokens of local accounts are dropped.
+    """
     if not credentials.kubeconfigs:
         message = "AKS gave no kubeconfig; whoever deploys needs the role Azure Kubernetes Service Cluster User"
         raise pulumi.RunError(message)

@@ -46,13 +46,15 @@ class PoolCluster:
 def agent_pool(
     name: str, pool: NodePool, cluster: PoolCluster, placement: pulumi.Output[str] | None
 ) -> containerservice.AgentPool:
-    """A node pool of AKS."""
-    # If minimum and maximum of `nodes` differ, AKS's autoscaler owns the number of nodes, which is not set: each update
-    # would reset it (https://github.com/Azure/AKS/issues/1627). GPU partitions require a fixed size, because the
-    # autoscaler supports only whole NVIDIA GPUs (https://github.com/Azure/AKS/issues/5161). Hosts encrypt disks and
-    # caches, except of machine types with `machines.<type>.hostEncryption: false`; the feature EncryptionAtHost of
-    # Microsoft.Compute must be registered in the subscription. A change of `REPLACED` properties replaces the pool: the
-    # old one, whose name is in use, is deleted first, and its pods are evicted.
+    """A node pool of AKS.
+
+    If minimum and maximum of `nodes` differ, AKS's autoscaler owns the number of nodes, which is not set: each update
+    would reset it (https://github.com/Azure/AKS/issues/1627). GPU partitions require a fixed size, because the
+    autoscaler supports only whole NVIDIA GPUs (https://github.com/Azure/AKS/issues/5161). Hosts encrypt disks and
+    caches, except of machine types with `machines.<type>.hostEncryption: false`; the feature EncryptionAtHost of
+    Microsoft.Compute must be registered in the subscription. A change of `REPLACED` properties replaces the pool: the
+    old one, whose name is in use, is deleted first, and its pods are evicted.
+    """
     section, supply, spot = cluster.section, pool.supply, pool.spec.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes
     # The devices of nodes, which the autoscaler does not know of an empty scale set; `_` stands for `/`:

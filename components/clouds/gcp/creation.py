@@ -137,16 +137,18 @@ class NewCluster(NamedTuple):
 
 
 def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: ResourceOptions) -> container.Cluster:
-    """A private regional or zonal Standard cluster without the default node pool."""
-    # - Its API server has no public address, or one for the networks of `allowFrom` only. Without `allowFrom`, the
-    #   deployment must run in the cluster's network, or use the API server's DNS name: IAM checks a permission before a
-    #   request reaches it. Kubernetes' tokens and certificates would bypass that permission, so they are not accepted
-    #   there.
-    # - Cloud Audit Logs contain every write to the API server, at no charge. The project's audit configuration enables
-    #   reads for all clusters: https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. Control plane logs
-    #   are enabled.
-    # - The release channel upgrades patch and minor versions; `version` is the minimum.
-    # - GKE requires a node pool at creation: the default pool is created with the nodes' service account, then deleted.
+    """A private regional or zonal Standard cluster without the default node pool.
+
+    - Its API server has no public address, or one for the networks of `allowFrom` only. Without `allowFrom`, the
+      deployment must run in the cluster's network, or use the API server's DNS name: IAM checks a permission before a
+      request reaches it. Kubernetes' tokens and certificates would bypass that permission, so they are not accepted
+      there.
+    - Cloud Audit Logs contain every write to the API server, at no charge. The project's audit configuration enables
+      reads for all clusters: https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. Control plane logs
+      are enabled.
+    - The release channel upgrades patch and minor versions; `version` is the minimum.
+    - GKE requires a node pool at creation: the default pool is created with the nodes' service account, then deleted.
+    """
     cluster, creation = new.section, new.creation
     return container.Cluster(
         name,

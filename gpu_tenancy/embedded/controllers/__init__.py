@@ -80,9 +80,11 @@ class Controllers:
         self._record.unlink(missing_ok=True)
 
     def remove(self, cluster: Cluster, kept: Collection[str] = ()) -> None:
-        """Stops all controllers but the kept ones, deletes their webhooks and APIServices, ends their conversions."""
-        # Objects of the kept ones stay unchanged: after each change of a definition, the API server builds handlers,
-        # OpenAPI and watches of that kind again.
+        """Stops all controllers but the kept ones, deletes their webhooks and APIServices, and ends their conversions.
+
+        Objects of the kept ones stay unchanged: after each change of a definition, the API server builds handlers,
+        OpenAPI and watches of that kind again.
+        """
         recorded = self.recorded()
         removed = {controller.name for controller in recorded}.difference(kept)
         if not removed:

@@ -251,10 +251,12 @@ _BY_NAME: Final = frozenset({"properties", "patternProperties", "definitions"})
 
 
 def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
-    """A definition without descriptions, status and conversion."""
-    # The API server encodes, compares and validates a definition a dozen times until it is served. Conversion needs the
-    # operator's webhook, which is not installed yet; objects are stored without conversion. The cache has a copy in
-    # JSON, because reading YAML takes seconds for all operators.
+    """A definition without descriptions, status and conversion.
+
+    The API server encodes, compares and validates a definition a dozen times until it is served. Conversion needs the
+    operator's webhook, which is not installed yet; objects are stored without conversion. The cache has a copy in JSON,
+    because reading YAML takes seconds for all operators.
+    """
     copy = cache / "definitions" / f"reduced-{_FORM}" / f"{pin.sha256}.json"
     with suppress(OSError, ValueError):
         return cast("Manifest", json.loads(copy.read_bytes()))

@@ -65,9 +65,11 @@ def kubernetes_scopes(cache: Path, report: Report) -> Scopes:
 
 
 def built_in_kinds(openapi: Mapping[str, Json]) -> Mapping[Kind, bool]:
-    """Whether each kind that can be created at a collection is cluster-scoped."""
-    # A namespaced collection has `/namespaces/{namespace}/` in its path; the path of a subresource has `{name}`.
-    # https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
+    """Whether each kind that can be created at a collection is cluster-scoped.
+
+    A namespaced collection has `/namespaces/{namespace}/` in its path; the path of a subresource has `{name}`.
+    https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
+    """
     paths, kinds = openapi["paths"], dict[Kind, bool]()
     for path in paths if isinstance(paths, dict) else ():
         kind = at(openapi, "paths", path, "post", "x-kubernetes-group-version-kind")

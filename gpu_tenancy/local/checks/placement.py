@@ -80,9 +80,11 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
 def quota_tried(
     cluster: Cluster, team: NamespacePlan, field: str, unit: int, rejected: Callable[[int], str | None]
 ) -> tuple[int, int, str | None, str | None]:
-    """Bound and usage of a quota, and why pods with the free amount and with one unit more are rejected."""
-    # Tried again while the controller has not counted a new bound, pods of the team start or end meanwhile, or the API
-    # server answers by an earlier usage: its own copy of a quota may be older than the one that it returns.
+    """Bound and usage of a quota, and why pods with the free amount and with one unit more are rejected.
+
+    Tried again while the controller has not counted a new bound, pods of the team start or end meanwhile, or the API
+    server answers by an earlier usage: its own copy of a quota may be older than the one that it returns.
+    """
 
     def counted() -> tuple[bool, int, int]:
         quota = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name) or {}

@@ -191,8 +191,10 @@ TEMPLATES: Final = Subject("launch templates", of_types(*LAUNCH_TEMPLATES), lamb
 
 
 def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
-    """The launch template of a group, if the stack creates it."""
-    # It is looked up by the dependency of the property, which a preview knows too, else by id or name.
+    """The launch template of a group, if the stack creates it.
+
+    It is looked up by the dependency of the property, which a preview knows too, else by id or name.
+    """
     keys = path.split(".")
     if not view.has(*keys):
         return None

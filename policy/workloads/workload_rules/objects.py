@@ -84,8 +84,10 @@ def is_missing(
 
 
 def selects(selector: View, labels: dict[str, str]) -> bool:
-    """Whether a label selector selects these labels; a missing selector selects nothing."""
-    # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+    """Whether a label selector selects these labels; a missing selector selects nothing.
+
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+    """
     if selector.value is None:
         return False
     return selector.string_map("matchLabels").items() <= labels.items() and all(

@@ -155,8 +155,10 @@ class Pod:
         ]
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
-        """Requested GPUs by resource name: the sum over containers, or the maximum of an init container if higher."""
-        # https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+        """Requested GPUs by resource name: the sum over containers, or the maximum of an init container if higher.
+
+        https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+        """
         return self.resource.once((self, *settings.gpus), lambda: self._gpus(settings))
 
     def _gpus(self, settings: Gpus) -> dict[str, Decimal]:

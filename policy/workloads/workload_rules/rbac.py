@@ -232,8 +232,10 @@ class Administered(Tenants):
     `ServiceAccount:argocd/*`. Service accounts of the namespaces in `system` and `platform` are none either."""
 
     def tenants(self, binding: Resource) -> Iterator[BoundSubject]:
-        """The subjects of a binding that are tenants', known ones first."""
-        # Users and groups in a RoleBinding of a system namespace are taken for the platform team's.
+        """The subjects of a binding that are tenants', known ones first.
+
+        Users and groups in a RoleBinding of a system namespace are taken for the platform team's.
+        """
         unknown_values = UnknownValues()
         subjects: list[BoundSubject] = []
         for view in binding.props.items("subjects"):
