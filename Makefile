@@ -58,7 +58,7 @@ test: ready-clouds style types ## Lint, types, import contracts, quick tests, an
 	@$(PYTEST) -m "smoke or not (platform or slow)"
 
 # Tests of platforms wait for servers, so the strict types are checked at the same time.
-check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 25 minutes
+check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: 25 to 40 minutes
 	@command -v pulumi >/dev/null || $(MAKE) --no-print-directory engine || echo "tests with the Pulumi CLI are skipped"
 	@$(MAKE) --no-print-directory -j 2 rest strict
 
