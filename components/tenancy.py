@@ -64,7 +64,7 @@ class Team(Component):
 
 
 def _later(inside: ResourceOptions, others: Sequence[pulumi.Resource]) -> ResourceOptions:
-    return ResourceOptions.merge(inside, ResourceOptions(depends_on=[*others]))
+    return ResourceOptions.merge(inside, ResourceOptions(depends_on=[*others])) if others else inside
 
 
 class Access(Component):
