@@ -12,6 +12,7 @@ from cli_builders import Project, small
 from cli_builders import tenancy as in_process
 from deploy_builders import sections
 from pulumi_tool import at_80_columns, pulumi, run_here, succeeded, tenancy
+from repository import ROOT
 from test_cli_pulumi import references, remove
 
 from gpu_tenancy.embedded.platform import Platform
@@ -151,3 +152,47 @@ def test_a_blocked_stack_is_not_deployed(project: Project) -> None:
     assert "Blocked" in done.stdout
     assert "image-pinned" in done.stdout
     assert not list((project.folder / "backend").rglob("good*.json"))
+
+
+# A preview does not know the kubeconfig of a cluster that the stack creates.
+LATE = """
+import asyncio
+
+import pulumi
+import pulumi_kubernetes
+
+known = pulumi_kubernetes.Provider.__init__
+
+
+def late(self, name, **options):
+    if pulumi.runtime.is_dry_run():
+        nothing, unknown = asyncio.sleep(0, None), asyncio.sleep(0, False)
+        options["kubeconfig"] = pulumi.Output(set(), nothing, unknown, asyncio.sleep(0, False))
+    known(self, name, **options)
+
+
+pulumi_kubernetes.Provider.__init__ = late
+"""
+
+
+@pytest.mark.pulumi
+def test_packs_of_the_engine_allow_a_first_deployment(project: Project, platform: Platform, cluster: Cluster) -> None:
+    run_here(project)
+    content = small()
+    content["teams"]["vision"]["training"]["nightly"]["deadline"] = "8h"
+    project.write("good", {**content, "cluster": {**content["cluster"], "kubeconfig": str(platform.kubeconfig)}})
+    program = project.folder / "__main__.py"
+    program.write_text(LATE + program.read_text())
+    packs = [f"--policy-pack={ROOT / 'policy' / name}" for name in ("workloads", "clouds")]
+    configs = [f"--policy-pack-config={ROOT / 'policy/config' / name}-dev.json" for name in ("workloads", "clouds")]
+    succeeded(pulumi(project, "stack", "init"))
+    try:
+        refused = pulumi(project, "preview", *packs)
+        assert refused.returncode != 0
+        # At the levels of production; the guards of this stack only warn.
+        assert set(re.findall(r"\[mandatory\].*  ([a-z-]+)  \(", refused.stdout)) == {"guards-not-weakened"}
+        shown = succeeded(pulumi(project, "up", "--yes", *packs, *configs))
+        assert shown.count("✅ gpu-workloads") == shown.count("✅ gpu-clouds") == 2, shown  # preview and update
+        assert "[advisory]" not in shown
+    finally:
+        remove(cluster, references(project))
