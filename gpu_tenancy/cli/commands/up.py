@@ -117,7 +117,7 @@ def _show_teams(result: "deploying.Result") -> None:
     """The changes of one stack by team, and what is deleted or replaced."""
     changes = {team or "(shared)": counts for team, counts in sorted(result.teams.items())}
     if not changes:
-        terminal.out.print(f"{result.stack}: no changes", highlight=False)
+        terminal.out.print(f"{result.stack}: no changes in the stack file", highlight=False)
         return
     operations = sorted({operation for counts in changes.values() for operation in counts})
     table = terminal.table(f"team of {result.stack}", *(f"{operation}#" for operation in operations))
