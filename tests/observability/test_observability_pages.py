@@ -87,8 +87,8 @@ def test_recorded_metrics_are_defined_and_used() -> None:
     rules = {rule["record"] for group in plan.rules for rule in group["rules"] if "record" in rule}
     asked = {name for expr in _expressions(plan) for name, _ in _selectors(expr) if name.startswith(RECORDED)}
     assert asked <= rules
-    by_costs = {"existing", "lent", "unused", "failed", "of_job"}
-    assert rules - asked == {f"gpu_tenancy:gpus_{name}" for name in by_costs}
+    by_costs = {"gpus_existing", "gpus_lent", "gpus_unused", "gpus_failed", "gpus_of_job", "pod_gpu_utilization"}
+    assert rules - asked == {f"gpu_tenancy:{name}" for name in by_costs}
 
 
 def test_every_metric_is_picked_by_labels_that_it_has() -> None:
