@@ -27,7 +27,7 @@ def _started(values: Any = 0, pod: str = "p") -> Data:
 
 
 # Minutes idle after 100 minutes, to ten; a world without a value has no series.
-CASES: Final[dict[str, tuple[Data, int | None]]] = {
+CASES: Final[dict[str, tuple[Data, float | None]]] = {
     "idle from the start, after the grace period": ({**_metric(0), **_started()}, 70),
     "busy": ({**_metric(50), **_started()}, 0),
     "busy below the threshold": ({**_metric(4), **_started()}, 70),
@@ -56,7 +56,7 @@ def _rules(sections: Data) -> list[Any]:
 def test_idle_time_begins_after_the_last_work(name: str) -> None:
     world, idle = CASES[name]
     expr = "round((time() - gpu_tenancy:pod_busy_at) / 60, 10)"
-    answer = {} if idle is None else {'{namespace="a", pod="p"}': idle}
+    answer: dict[str, float] = {} if idle is None else {'{namespace="a", pod="p"}': idle}
     passes(world, [asks(f"clamp_min({expr}, 0)", "100m", answer)], _rules(_sections()))
 
 
@@ -66,7 +66,7 @@ def test_each_team_has_its_own_threshold() -> None:
     world = {**_metric(3), **_started()}
     world |= {name.replace('"a"', '"b"'): value for name, value in world.items()}
     expr = "clamp_min((time() - gpu_tenancy:pod_busy_at) / 60, 0)"
-    expected = {'{namespace="a", pod="p"}': 70, '{namespace="b", pod="p"}': 0}
+    expected = {'{namespace="a", pod="p"}': 70.0, '{namespace="b", pod="p"}': 0.0}
     passes(world, [asks(expr, "100m", expected)], _rules(sections))
     sections["teams"]["b"]["idle"] = "off"
     passes(world, [asks(expr, "100m", {'{namespace="a", pod="p"}': 70})], _rules(sections))
