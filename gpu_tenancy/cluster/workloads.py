@@ -19,7 +19,7 @@ from gpu_tenancy.model.names import IDLE, UNCOVERED
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 _GROUP_OWNER: Final = "kueue.x-k8s.io/job-owner-name"  # names the object whose pods are a group, such as a StatefulSet
 # Its value, as `components/reclaim_idle.sh` writes it.
-_IDLE: Final = re.compile(r"since (?P<since>[0-9TZ:-]{20}), (?P<then>notify|requeue|cancel) at (?P<at>[0-9TZ:-]{20})")
+_IDLE: Final = re.compile(r"since ([0-9TZ:-]{20}), (notify|requeue|cancel) at ([0-9TZ:-]{20})")
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
 
 Reason: TypeAlias = tuple[str, str]  # why a workload is blocked, and the fix
@@ -134,14 +134,20 @@ class Workload:
         """ClusterQueue of its reserved quota, even if its LocalQueue has moved since; empty while pending."""
         return text_at(self.manifest, "status", "admission", "clusterQueue")
 
+    @property
+    def idle_note(self) -> tuple[datetime, str, datetime] | str:
+        """Since when its GPUs are idle, what then happens and when; or text about a stop, or empty."""
+        text = text_at(self.manifest, "metadata", "annotations", IDLE)
+        found = _IDLE.fullmatch(text)
+        return (datetime.fromisoformat(found[1]), found[2], datetime.fromisoformat(found[3])) if found else text
+
     def idle(self, now: datetime | None = None) -> str:
         """Such as `idle for 1 h 40 min, requeue in 20 min`, or when it was stopped for idle GPUs; empty for others."""
-        text, now = text_at(self.manifest, "metadata", "annotations", IDLE), now or datetime.now(UTC)
-        if not (written := _IDLE.fullmatch(text)):
-            return text
-        since, at = (datetime.fromisoformat(written[name]) for name in ("since", "at"))
-        then = f", {written['then']} in {_minutes(at - now)}" if written["then"] != "notify" else ""
-        return f"idle for {_minutes(now - since)}{then}"
+        note, now = self.idle_note, now or datetime.now(UTC)
+        if isinstance(note, str):
+            return note
+        since, then, at = note
+        return f"idle for {_minutes(now - since)}" + (f", {then} in {_minutes(at - now)}" if then != "notify" else "")
 
     @property
     def on_hold(self) -> bool:
