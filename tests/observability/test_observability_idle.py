@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 from builders import Data
-from observability_builders import asks, firing, observed, passes, watched
+from observability_builders import asks, firing, observed, panels, passes, watched
 
 pytestmark = pytest.mark.process
 
@@ -100,3 +100,9 @@ def test_the_alert_comes_before_the_stop(name: str) -> None:
     expected = {f"{{{labels}}}": 1.0} if labels else {}
     passes(world, [asks(firing("GpusIdle"), "100m", expected), asks(firing("GpusIdle"), "85m", {})], rules)
     passes(world, [asks(firing("GpusIdle"), "100m", {})], _rules(_sections(then="notify")))
+
+
+def test_the_dashboard_of_jobs_has_their_idle_time() -> None:
+    (expr,) = (expr for name, expr, _ in panels(observed(_sections())) if name == "gpu-tenancy-training/Idle jobs/A")
+    answer = {'{namespace="a", job="train"}': 4200.0}
+    passes({**_IDLE, **_owned()}, [asks(expr.replace("$team", "a|b"), "100m", answer)], _rules(_sections()))

@@ -274,7 +274,8 @@ def test_panels_of_the_docs_exist_and_have_their_metrics() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:2] == "| "][1:]
     assert len(rows) > 20
     shown: dict[str, set[str]] = {}
-    for name, expr, _ in panels(observed(watched())):
+    with_idle = watched(operators={"prometheus": "installed"}) | {"idle": "notify"}
+    for name, expr, _ in panels(observed(with_idle)):
         panel = name.removeprefix("gpu-tenancy-").rpartition("/")[0]
         shown.setdefault(panel, set()).update(metric for metric, _ in _selectors(expr))
     for _, board, titles, metrics in rows:
