@@ -133,6 +133,22 @@ def test_an_idle_job_is_told_then_requeued(rita: Researcher, server: str, tmp_pa
     assert run() == "" or "annotated" in run()
 
 
+def test_a_single_pod_names_its_workload(rita: Researcher) -> None:
+    """By this annotation of Kueue, the CronJob finds the pods of a Workload; Jobs have it in the tests above."""
+    job: Any = a_job("alone", TEAM, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"})
+    made: Any = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": job["metadata"],
+        "spec": job["spec"]["template"]["spec"],
+    }
+    rita.submit(made)
+    (pod,) = rita.running("alone", 1)
+    named = text_at(pod, "metadata", "annotations", "kueue.x-k8s.io/workload")
+    assert named in {text_at(one, "metadata", "name") for one in rita.cluster.list(KUEUE, "Workload", namespace=TEAM)}
+    rita.end(made)
+
+
 @pytest.mark.usefixtures("jobs")
 def test_notify_only_tells(rita: Researcher, server: str, tmp_path: Path) -> None:
     run = idle_jobs(rita, server, tmp_path, "notify")
