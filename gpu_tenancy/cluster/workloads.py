@@ -1,8 +1,10 @@
 """Kueue's Workloads: requests, stage of admission, and order in the queue."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
@@ -11,11 +13,13 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import FlavorResource
-from gpu_tenancy.model.names import UNCOVERED
+from gpu_tenancy.model.names import IDLE, UNCOVERED
 
 # Annotation with the name of the gate's owner.
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 _GROUP_OWNER: Final = "kueue.x-k8s.io/job-owner-name"  # names the object whose pods are a group, such as a StatefulSet
+# Its value, as `components/reclaim_idle.sh` writes it.
+_IDLE: Final = re.compile(r"since ([0-9TZ:-]{20}), (notify|requeue|cancel) at ([0-9TZ:-]{20})")
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
 
 Reason: TypeAlias = tuple[str, str]  # why a workload is blocked, and the fix
@@ -131,6 +135,21 @@ class Workload:
         return text_at(self.manifest, "status", "admission", "clusterQueue")
 
     @property
+    def idle_note(self) -> tuple[datetime, str, datetime] | str:
+        """Since when its GPUs are idle, what then happens and when; or text about a stop, or empty."""
+        text = text_at(self.manifest, "metadata", "annotations", IDLE)
+        found = _IDLE.fullmatch(text)
+        return (datetime.fromisoformat(found[1]), found[2], datetime.fromisoformat(found[3])) if found else text
+
+    def idle(self, now: datetime | None = None) -> str:
+        """Such as `idle for 1 h 40 min, requeue in 20 min`, or when it was stopped for idle GPUs; empty for others."""
+        note, now = self.idle_note, now or datetime.now(UTC)
+        if isinstance(note, str):
+            return note
+        since, then, at = note
+        return f"idle for {_minutes(now - since)}" + (f", {then} in {_minutes(at - now)}" if then != "notify" else "")
+
+    @property
     def on_hold(self) -> bool:
         """Whether its object has stopped and can start again, such as a StatefulSet that was scaled to 0."""
         reserved = condition(self.manifest, "QuotaReserved")
@@ -153,6 +172,12 @@ class Workload:
         if text_at(requeued, "status") == "False":
             return f"not requeued by Kueue: {text_at(requeued, 'message')}", FIX_THIS
         return None
+
+
+def _minutes(length: timedelta) -> str:
+    """`1 h 40 min`, `20 min`; 0 min for the past."""
+    hours, minutes = divmod(max(0, int(length.total_seconds() // 60)), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:

@@ -35,14 +35,24 @@ class Prometheus:
 
     def query(self, expr: str, at: float) -> Iterator[tuple[Labels, float]]:
         """Labels and value of each series at a time (seconds since 1970). Raises ConsoleError without an answer."""
+        for series in self._answer("query", {"query": expr, "time": f"{at:.0f}"}):
+            sample: Any = series["value"]
+            yield texts_at(series, "metric"), float(sample[1])
+
+    def range(self, expr: str, start: float, end: float) -> Iterator[tuple[Labels, list[tuple[float, float]]]]:
+        """Labels of each series, with times and values as often as rules record them; raises as `query` does."""
+        fields = {"query": expr, "start": f"{start:.0f}", "end": f"{end:.0f}", "step": f"{RECORDED_EVERY}"}
+        for series in self._answer("query_range", fields):
+            samples: Any = series["values"]
+            yield texts_at(series, "metric"), [(float(at), float(value)) for at, value in samples]
+
+    def _answer(self, path: str, fields: dict[str, str]) -> Iterator[Mapping[str, Any]]:
         if urlsplit(self.url).scheme not in {"http", "https"}:
             raise ConsoleError(f"--prometheus {self.url}: is not an address", "set one such as http://127.0.0.1:9090")
-        address = f"{self.url.rstrip('/')}/api/v1/query"
+        address = f"{self.url.rstrip('/')}/api/v1/{path}"
         try:
             with urllib3.PoolManager(timeout=_TIMEOUT, retries=False) as pool:
-                answer = pool.request_encode_body(
-                    "POST", address, fields={"query": expr, "time": f"{at:.0f}"}, encode_multipart=False
-                )
+                answer = pool.request_encode_body("POST", address, fields=fields, encode_multipart=False)
         except HTTPError as error:
             fix = "check the address, or run `kubectl port-forward` again"
             raise ConsoleError(f"--prometheus {self.url}: is not reachable: {error}", fix) from error
@@ -54,9 +64,7 @@ class Prometheus:
             said = text_at(found, "error") if isinstance(found, dict) else ""  # pyright: ignore[reportUnknownArgumentType]
             what = f"--prometheus {self.url}: status {answer.status}{': ' if said else ''}{said}"
             raise ConsoleError(what, "check that it is the address of Prometheus, without /api/v1")
-        for series in maps_at(found, "data", "result"):  # pyright: ignore[reportUnknownArgumentType]
-            sample: Any = series["value"]
-            yield texts_at(series, "metric"), float(sample[1])
+        yield from maps_at(found, "data", "result")  # pyright: ignore[reportUnknownArgumentType]
 
     def hours(self, record: str, period: Period) -> Iterator[tuple[Labels, float]]:
         """GPU-hours of each series of a recording rule `gpu_tenancy:gpus_<record>`."""
@@ -113,12 +121,8 @@ def _losses(terms: Terms, server: Prometheus, period: Period) -> Iterator[Loss]:
 
 def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
     for labels, hours in server.hours("of_job", period):
-        team = labels["namespace"]
-        shares = terms.tree.shares_of(team) if team in terms.tree.stack.teams else ()
-        flavors = [name for name in shares if name in terms.prices]
-        flavor = flavors[0] if len(flavors) == 1 else ""
-        job = labels.get("created_by_name", "")
-        yield JobUse(terms.queue_of(team), team, job, "", flavor, hours, terms.prices.get(flavor))
+        team, job = labels["namespace"], labels.get("created_by_name", "")
+        yield JobUse(terms.queue_of(team), team, job, "", terms.flavor_of(team)[0], hours, terms.flavor_of(team)[1])
 
 
 _Job: TypeAlias = tuple[str, str]  # namespace and name

@@ -83,6 +83,19 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Freed:
+    """GPU-hours that `idle` of a team would have freed, at a threshold."""
+
+    team: str
+    below: float  # percent
+    after: float  # seconds
+    gpu_hours: float  # after stops, until a job was busy again
+    price: float | None
+    stops: int
+    again: tuple[str, ...]  # jobs that were busy again, and would have been stopped wrongly
+
+
+@dataclass(frozen=True, slots=True)
 class JobUse:
     """A job's GPU-hours; `queue` is the team with the queue, `user` the label `gpu-tenancy.dev/user` or empty."""
 
@@ -125,6 +138,7 @@ class Statement:
     jobs: tuple[JobUse, ...]
     supply: tuple[Supply, ...]
     notes: tuple[str, ...] = ()
+    freed: tuple[Freed, ...] = ()  # empty without metrics of the use of GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,12 @@ class Terms:
     def queue_of(self, namespace: str) -> str:
         """The team whose queue a namespace uses; the namespace itself if the stack does not have it."""
         return self.tree.queue_of(namespace) if namespace in self.tree.stack.teams else namespace
+
+    def flavor_of(self, team: str) -> tuple[str, float | None]:
+        """The only flavor with GPUs that a team uses, and its price; empty and None for several, or none."""
+        shares = self.tree.shares_of(team) if team in self.tree.stack.teams else ()
+        flavors = [name for name in shares if name in self.prices]
+        return (flavors[0], self.prices[flavors[0]]) if len(flavors) == 1 else ("", None)
 
     def line(self, team: str, flavor: str, hours: Hours) -> Line:
         """A line with cost center, price and budget."""
@@ -170,5 +190,6 @@ def of_only(statement: Statement, team: str) -> Statement:
         lines=tuple(line for line in statement.lines if line.team == team),
         losses=tuple(loss for loss in statement.losses if loss.team == team),
         jobs=tuple(job for job in statement.jobs if job.queue == team),
+        freed=tuple(one for one in statement.freed if one.team == team),
         supply=(),
     )

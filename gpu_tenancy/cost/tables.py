@@ -10,7 +10,8 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_tenancy.base.texts import DASH, UNKNOWN, hours_text, share
+from gpu_tenancy.base.quantity import format_duration
+from gpu_tenancy.base.texts import DASH, UNKNOWN, first_names, hours_text, share
 from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.cost.statement import Hours, JobUse, Line, Statement
 from gpu_tenancy.pages.tables import FOLD, Row, Table, columns, environment, policy, printed, row
@@ -44,6 +45,7 @@ def notes(statement: Statement) -> Iterator[str]:
     yield from statement.notes
 
 
+_MOST: Final = 5  # users and jobs on the screen
 _HOURS: Final = ("guaranteed#", "used#", "idle#", "borrowed#", "lent#")
 
 
@@ -97,6 +99,25 @@ def losses_table(statement: Statement) -> Table:
     ]
     heads = columns("team", "busy below 5 %#", "before preemptions#", "failed#")
     return Table("losses", "GPU-hours without a result, at most", heads, tuple(rows))
+
+
+def idle_table(statement: Statement) -> Table:
+    """GPU-hours that `idle` would have freed, by threshold; and jobs that were busy again."""
+    rows = [
+        row(
+            one.team,
+            f"{one.below:g} %",
+            format_duration(one.after),
+            hours_text(one.gpu_hours),
+            str(Usd.of(one.gpu_hours, one.price, one.team)),
+            one.stops,
+            first_names(one.again, _MOST) or DASH,
+            team=one.team,
+        )
+        for one in statement.freed
+    ]
+    heads = columns("team", "below", "for", "GPU-hours freed#", "US dollars#", "stops#", "stopped wrongly (busy again)")
+    return Table("idle", "GPU-hours that idle of the stack would have freed", heads, tuple(rows), keys=3)
 
 
 def users_table(statement: Statement, most: int | None = None) -> Table:
@@ -199,17 +220,15 @@ def data(statement: Statement) -> dict[str, object]:
             }
             for job in statement.jobs
         ],
+        "idle": [asdict(one) for one in statement.freed],
         "notes": list(notes(statement)),
     }
-
-
-_MOST: Final = 5  # users and jobs on the screen
 
 
 def show(console: Console, statement: Statement) -> None:
     """Prints the tables that have rows."""
     console.print(f"[bold]{escape(headline(statement))}[/]", highlight=False)
-    found = [make(statement) for make in (teams_table, costs_table, losses_table, supply_table)]
+    found = [make(statement) for make in (teams_table, costs_table, losses_table, idle_table, supply_table)]
     for shown in (*found, users_table(statement, _MOST), jobs_table(statement, _MOST)):
         if shown.rows:
             titles = {column.title for column in shown.columns}
@@ -225,7 +244,7 @@ def show(console: Console, statement: Statement) -> None:
 
 def page(statement: Statement) -> str:
     """The whole page: no external resources, no scripts, light and dark; deterministic."""
-    makers = (teams_table, costs_table, losses_table, users_table, jobs_table, supply_table)
+    makers = (teams_table, costs_table, losses_table, idle_table, users_table, jobs_table, supply_table)
     template = environment("gpu_tenancy.cost").get_template("cost.html.j2")
     return template.render(
         statement=statement,

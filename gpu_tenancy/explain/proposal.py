@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.json import Json, at, map_at, text_at
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import amount_text, amounts, is_extended
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.bound import owner_title, owner_titles
@@ -39,6 +39,7 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec.people import Grace
+from gpu_tenancy.model.spec.teams import Idle
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node",
@@ -86,6 +87,7 @@ class Effect:
     preempted: tuple[Affected, ...] = ()  # most GPUs first
     deleted: tuple[Affected, ...] = ()  # workloads of deleted namespaces
     restarted: tuple[Affected, ...] = ()  # owners of pods with GPUs on nodes that restart, with the GPUs there
+    idle: tuple[Affected, ...] = ()  # with idle GPUs, by their annotation, that the stack stops
     admitted: tuple[Affected, ...] = ()  # pending now, admitted after the change
     delayed: tuple[Affected, ...] = ()  # pending; only the change keeps them from admission now
     never: tuple[Affected, ...] = ()  # pending, and beyond the limit of their queue only because of the change
@@ -110,6 +112,7 @@ class Proposal:
     grace: Grace | None = None  # longest of guards that deny; None if guards do not deny
     nodes: Mapping[str, int] | None = None  # maximum of each pool; None if unknown
     restarted: Collection[str] = ()  # pools whose nodes restart
+    idle: Mapping[str, Idle] = field(default_factory=dict[str, Idle])  # by team
 
 
 def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:
@@ -136,6 +139,7 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
         preempted=_sorted(affected(known[one], by=by, again=one in will.admitted) for one, by in given_way.items()),
         deleted=_sorted(affected(workload, why=f"namespace {workload.namespace} is deleted") for workload in ends),
         restarted=_sorted(_restarted(now, proposal.restarted, at)),
+        idle=_sorted(_idle(now, proposal.idle, at)),
         admitted=_sorted(affected(known[one]) for one in judged & will.admitted - running),
         delayed=_sorted(affected(sizes[one], why=will.why.get(one, "")) for one in waits - never.keys()),
         never=_sorted(affected(sizes[one], why=why) for one, why in never.items()),
@@ -212,6 +216,18 @@ def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = F
     since = reserved or text_at(workload.manifest, "metadata", "creationTimestamp")
     gpus = held or ({"": asked} if asked else {})
     return Affected(workload.label, workload.namespace, gpus, _hours(since, at), by, again, why)
+
+
+def _idle(now: Queues, teams: Mapping[str, Idle], at: datetime) -> Iterator[Affected]:
+    for workload in now.workloads:
+        idle, note = teams.get(workload.namespace), workload.idle_note
+        if idle is None or idle.then == "notify" or isinstance(note, str):
+            continue
+        names = {text_at(workload.manifest, "spec", "priorityClassRef", "name")}
+        for owner in maps_at(workload.manifest, "metadata", "ownerReferences"):
+            names |= {text_at(owner, "kind"), text_at(owner, "name")}
+        if (at - note[0]).total_seconds() >= idle.after and not names & {*idle.spare}:
+            yield _affected(workload, at, why=f"{idle.then}: {workload.idle(at).partition(',')[0]}")
 
 
 def _restarted(now: Queues, pools: Collection[str], at: datetime) -> Iterator[Affected]:

@@ -15,7 +15,7 @@ from gpu_tenancy.base.output import write_text
 from gpu_tenancy.cluster.reading import Kind, Missing, State
 from gpu_tenancy.explain.proposal import KINDS
 from gpu_tenancy.kube.client import Manifest
-from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.names import IDLE, STACK
 from gpu_tenancy.model.plan.guards import FACTS
 
 VERSION: Final = 1
@@ -57,7 +57,7 @@ def _trimmed(kind: Kind, manifest: Mapping[str, Json]) -> dict[str, Json]:
     found = cast("dict[str, Any]", manifest)
     metadata = _only(found.get("metadata") or {}, _METADATA)
     annotations = texts_at(manifest, "metadata", "annotations")
-    ours = {key: value for key, value in annotations.items() if key.startswith((STACK, "kueue.x-k8s.io/", FACTS))}
+    ours = {key: value for key, value in annotations.items() if key.startswith((STACK, IDLE, "kueue.x-k8s.io/", FACTS))}
     kept: dict[str, Any] = {"metadata": {**metadata, **({"annotations": ours} if ours else {})}}
     if kind == "Pod":
         kept["spec"], kept["status"] = _pod(found.get("spec") or {}), _only(found.get("status") or {}, ("phase",))

@@ -111,7 +111,8 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
     name = queues.queue_of(workload)
     behind = f" (ClusterQueue {name})" if name else ""
     place = f"Workload {workload.name} in LocalQueue {workload.queue or '(none)'}{behind}"
-    lines = [f"{place}, priority {workload.priority}"]
+    idle = workload.idle()
+    lines = [f"{place}, priority {workload.priority}", *([f"GPUs: {idle}"] if idle else [])]
     match workload.stage:
         case "finished":
             return Why(lines, "not pending: ended", waits=False)
@@ -141,6 +142,8 @@ def _switched_off(workload: Workload) -> Reason:
         longest = int_at(workload.manifest, "spec", "maximumExecutionTimeSeconds")
         fix = f"{again}, which lets it run as long again; or submit it with a longer deadline"
         return f"it ran for its maximum run time of {longest} s, and Kueue stopped it", fix
+    if idle := workload.idle():
+        return f"its GPUs were idle ({idle})", again
     return "its Workload is deactivated (spec.active is false)", again
 
 

@@ -65,6 +65,7 @@ class QueuedJob:
     place: int | None = None  # among the pending workloads of its queue, from 1; None if not pending
     at_least: bool = False  # the place counts only readable workloads
     wait: Estimate | None = None  # None if not pending, or without a simulation
+    idle: str = ""  # how long its GPUs are idle, and when it is stopped; empty for others
     uncovered: str = ""  # why its queue reclaims no GPUs for it although they are guaranteed, and the fix
     gpus: GpuUse | None = None  # utilization; None if not requested, or not reported
 
@@ -75,8 +76,9 @@ class QueuedJob:
 
     @property
     def stands(self) -> str:
-        """Its state, with its place if it is pending: `pending, place 2`."""
-        return f"{self.state}, place {self.place}{' or later' if self.at_least else ''}" if self.place else self.state
+        """Its state, with its place if it is pending, or since when it is idle: `pending, place 2`."""
+        place = f"place {self.place}{' or later' if self.at_least else ''}" if self.place else ""
+        return ", ".join(filter(None, (self.state, place, self.idle)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ def _job(workload: Workload, places: Mapping[str, tuple[int, bool]], users: Mapp
         label(workload.manifest, USER) or next((users[uid] for uid in workload.owners if uid in users), ""),
         place,
         at_least,
+        idle=workload.idle(),
     )
 
 

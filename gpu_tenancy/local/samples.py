@@ -37,6 +37,7 @@ def exposition(samples: Iterable[Sample], help_text: str) -> str:
 _GPU: Final = "nvidia.com/gpu"
 _PRODUCT: Final = PRODUCT_LABELS["nvidia.com"]
 _NAME: Final = "app.kubernetes.io/name"
+_USE: Final = "gpu-tenancy.dev/simulated-gpu-use"  # annotation of a pod whose GPUs are used by at most these percent
 _MIB: Final = 2**20
 _UNKNOWN_MEMORY: Final = 16 * 2**30  # bytes of a GPU whose model is not in the catalogue
 
@@ -79,10 +80,12 @@ class Devices:
                     "pod": text_at(pod, "metadata", "name"),
                 }
                 busy = _busy(f"{node}-{number}", now) if text_at(pod, "status", "phase") == "Running" else 0
+                busy = min(busy, int(text_at(pod, "metadata", "annotations", _USE) or 100))
                 used = memory * min(95, busy + 5) // 100 if busy else 0
                 values = {"GPU_UTIL": busy, "FB_USED": used, "FB_FREE": memory - used, "XID_ERRORS": 0}
                 for field, value in {**values, "GPU_TEMP": 30 + busy // 2}.items():
                     yield f"DCGM_FI_DEV_{field}", labels, value
+                yield "DCGM_FI_PROF_GR_ENGINE_ACTIVE", labels, busy / 100
 
     def _hand_out(self, counts: dict[str, int], pods: dict[str, Manifest]) -> None:
         self._held = {
@@ -149,7 +152,7 @@ def _pod(pod: Manifest) -> Iterator[Sample]:
     node = {"node": text_at(pod, "spec", "nodeName")}
     owners = [one for one in maps_at(pod, "metadata", "ownerReferences") if one.get("controller")]
     maker = {f"created_by_{key}": text_at(owner, key) for owner in owners for key in ("kind", "name")}
-    yield "kube_pod_info", {**of, **node, **maker}, 1
+    yield "kube_pod_info", {**of, **node, **maker, "priority_class": text_at(pod, "spec", "priorityClassName")}, 1
     for phase in _PHASES:
         yield "kube_pod_status_phase", {**of, "phase": phase}, phase == text_at(pod, "status", "phase")
     yield from _time("kube_pod_start_time", of, text_at(pod, "status", "startTime"))

@@ -175,6 +175,11 @@ def kinds() -> Mapping[tuple[str, str], WorkloadKind]:
     }
 
 
+def servers() -> tuple[str, ...]:
+    """Names of the kinds whose pods are replicas of a server, and of those that controllers make of them."""
+    return tuple(sorted({row.kind for row in kinds().values() if not row.is_job}))
+
+
 def kind_of(manifest: Mapping[str, Json]) -> WorkloadKind | None:
     """The kind of an object; None if the kind contains no pods."""
     return kinds().get((text_at(manifest, "apiVersion").rpartition("/")[0], text_at(manifest, "kind")))

@@ -43,6 +43,8 @@ _FORCE: Final = "pulumi.com/patchForce"
 https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
 HOLD: Final = "gpu-tenancy.dev/hold"
 """Annotation of a held ClusterQueue or ResourceFlavor, with the holder's name, and taint key of a held flavor."""
+IDLE: Final = "gpu-tenancy.dev/idle"
+"""Annotation of a Workload whose GPUs are idle (`since TIME, requeue at TIME`), or that was stopped for it."""
 USER: Final = "gpu-tenancy.dev/user"  # label of a job with its user, which Kueue copies to its Workload
 ACCOUNT: Final = "workload"  # service account of all workloads of a team, which pulls images with the team's Secrets
 NOTEBOOK: Final = "gpu-tenancy.dev/notebook"  # label of a notebook, its pod and its home, with the notebook's name

@@ -97,7 +97,7 @@ def _effect(current: Preview, live: State, restarted: Collection[str]) -> Effect
     nodes = {name: pool.nodes.max for name, pool in stack.pools.items()}
     grace = stack.guards.periods if stack.guards_action == "deny" else None
     objects = [one.manifest for one in current.objects]
-    return effect(live, Proposal(objects, current.name, strategies, grace, nodes, restarted))
+    return effect(live, Proposal(objects, current.name, strategies, grace, nodes, restarted, stack.idle_teams))
 
 
 def _places(current: Preview, project: Path) -> dict[str, str]:

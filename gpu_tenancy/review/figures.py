@@ -132,6 +132,7 @@ def work(effect: Effect) -> Table:
         "deleted": effect.deleted,
         "preempted": effect.preempted,
         "restarts": effect.restarted,
+        "idle, stopped": effect.idle,
         "stays pending": effect.delayed,
         "never admitted": effect.never,
         "waits longer": effect.later,
@@ -140,7 +141,7 @@ def work(effect: Effect) -> Table:
 
     def work_row(outcome: str, one: Affected) -> Row:
         again = "preempted, admitted again" if outcome == "preempted" and one.again else outcome
-        ends = outcome in {"deleted", "preempted", "restarts", "never admitted"}
+        ends = outcome in {"deleted", "preempted", "restarts", "idle, stopped", "never admitted"}
         held = ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0"
         cells = one.label, Cell(again, tone="bad" if ends else None), held, one.hours, one.by or one.why
         return row(*cells, team=one.team)

@@ -389,10 +389,7 @@ def work_lost(effect: Effect) -> Iterator[str]:
         yield f"{_running(ended)} of {team} will be preempted{by} ({_size(ended)}){more}; {_LATER}"
     for team, ended in _by_team(effect.deleted):
         yield f"Namespace {team} will be deleted with {_running(ended)} ({_size(ended)})"
-    for team, ended in _by_team(effect.restarted):
-        names = first_names([one.label for one in ended], LISTED)
-        lost = "they lose their work since their last checkpoint"
-        yield f"{_running(ended)} of {team} will restart with their nodes ({_size(ended)}): {names}; {lost}"
+    yield from _stopped(effect)
     for team, never in _by_team(effect.never):
         waits = f"{plural(len(never), 'workload')} of {team} can never be admitted any more ({_gpus(never)})"
         yield f"{waits}: {never[0].label}: {never[0].why}"
@@ -413,6 +410,15 @@ def work_lost(effect: Effect) -> Iterator[str]:
     if effect.claims_unread:
         yield "Claims in namespaces that are deleted are unknown: you may not list PersistentVolumeClaims"
     yield from (f"Running workloads not simulated: {reason}" for reason in effect.not_simulated)
+
+
+def _stopped(effect: Effect) -> Iterator[str]:
+    ways = (effect.restarted, "will restart with their nodes"), (effect.idle, "will be stopped, their GPUs are idle")
+    for affected, how in ways:
+        for team, ended in _by_team(affected):
+            names = first_names([one.label for one in ended], LISTED)
+            lost = "they lose their work since their last checkpoint"
+            yield f"{_running(ended)} of {team} {how} ({_size(ended)}): {names}; {lost}"
 
 
 def work_changed(effect: Effect) -> Iterator[str]:

@@ -3,6 +3,8 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,17 @@ from prometheus_tool import promtool, running
 from starts import GUARD
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cost.idle import freed
 from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus, recorded_jobs
-from gpu_tenancy.cost.tables import losses_table, notes, teams_table
+from gpu_tenancy.cost.statement import Period
+from gpu_tenancy.cost.tables import idle_table, losses_table, notes, teams_table
 from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
 from gpu_tenancy.simulation.records import JobRecord, Part
 
 pytestmark = pytest.mark.process
 
 DAY = 86_400
+AUGUST = Period.of("2026-08", datetime(2026, 11, 26, tzinfo=UTC))  # a month of idle jobs
 _VISION = 'cluster_queue="vision",flavor="h100",resource="nvidia.com/gpu"'
 _SPEECH = 'cluster_queue="speech",flavor="h100",resource="nvidia.com/gpu"'
 # GPUs all day, by recording rule and labels.
@@ -63,6 +68,35 @@ KUBE = {
 }
 
 
+def _use(name: str, hours: list[tuple[float, int | None]], gpus: int = 8, kind: str = "Job") -> dict[str, list[str]]:
+    """Samples of a job's pod: for each number of hours, percent or a gap."""
+    pod, owner = f'namespace="vision",pod="{name}-0"', f'created_by_kind="{kind}",created_by_name="{name}"'
+    series = {
+        f"gpu_tenancy:pod_gpu_utilization{{{pod}}}": None,
+        f"kube_pod_info{{{pod},{owner}}}": 1,
+        f'gpu_tenancy:gpus_of_job{{namespace="vision",{owner}}}': gpus,
+    }
+    made: dict[str, list[str]] = {one: [] for one in series}
+    at = AUGUST.start + DAY - 4 * 3600  # over midnight
+    for length, percent in hours:
+        for _ in range(round(length * 3600 / RECORDED_EVERY)):
+            at += RECORDED_EVERY
+            for one, value in series.items() if percent is not None else ():
+                made[one].append(f"{one} {percent if value is None else value} {at:.0f}")
+    return made
+
+
+USED = {
+    **_use("idle", [(1, 90), (9, 0)]),
+    **_use("slow", [(10, 3)]),
+    **_use("wakes", [(1, 90), (3, 0), (1, 90)]),
+    **_use("gaps", [(0.7, 0), (1, None), (0.7, 0), (1, None), (0.7, 0)]),
+    **_use("busy", [(10, 90)]),
+    **_use("nightly", [(10, 0)]),
+    **_use("server", [(10, 0)], kind="ReplicaSet"),
+}
+
+
 def _openmetrics() -> str:
     """Samples of the second day of October; a sample at its end belongs to it, one at its start does not."""
     lines: list[str] = []
@@ -73,6 +107,9 @@ def _openmetrics() -> str:
             if series.startswith(f"{name}{{"):
                 moments = range(DAY + RECORDED_EVERY, 2 * DAY + 1, RECORDED_EVERY)
                 lines += [f"{series} {value} {OCTOBER.start + at:.0f}" for at in moments]
+        lines += [line for one, own in USED.items() if one.startswith(f"{name}{{") for line in own]
+    for name in ("gpu_tenancy:pod_gpu_utilization", "kube_pod_info"):
+        lines += [f"# TYPE {name} gauge", *(line for one, own in USED.items() if one.startswith(name) for line in own)]
     return "\n".join([*lines, "# EOF\n"])
 
 
@@ -106,6 +143,22 @@ def test_losses_follow_the_queue_and_prices_the_flavor(server: Prometheus) -> No
     assert [cell.text for cell in losses_table(found).rows[0].cells] == ["vision", "48", "unknown", "6.0"]
     assert {(job.job, job.gpu_hours, job.price) for job in found.jobs} == {("train", 240, 10), ("tts", 24, 10)}
     assert [cell.text for cell in teams_table(found).rows[-1].cells][2:] == ["288", "264", "72", "48", "12"]
+
+
+def test_thresholds_show_what_idle_would_free(server: Prometheus) -> None:
+    own = terms(lab(idle={"except": ["nightly"]}, operators={"prometheus": "installed", "gpuOperator": "installed"}))
+    found = {(one.below, one.after / 3600): one for one in freed(own, server, AUGUST)}
+    assert {one.team for one in found.values()} == {"vision"}
+    # `idle` from 1 h on, `wakes` from 1 to 4 h; `slow` counts from 0.5 h on, below 5 % alone; 8 GPUs each.
+    hours = {key: round(one.gpu_hours / 8, 1) for key, one in found.items()}
+    expected = {(5, 0.5): 20.3, (5, 2): 15.5, (5, 6): 6.5, (1, 0.5): 11, (1, 2): 8, (1, 6): 3}
+    assert hours == pytest.approx(expected, abs=0.5)
+    assert {key: one.again for key, one in found.items()} == {key: ("wakes",) if key[1] <= 2 else () for key in found}
+    assert {key: one.stops for key, one in found.items()} == {
+        (5, 0.5): 3, (5, 2): 3, (5, 6): 2, (1, 0.5): 2, (1, 2): 2, (1, 6): 1,
+    }  # fmt: skip
+    rows = idle_table(replace(of_prometheus("test", own, server, OCTOBER), freed=tuple(found.values()))).rows
+    assert [cell.text for cell in rows[0].cells][:3] == ["vision", "5 %", "30m"]
 
 
 def test_the_command_asks_it_and_writes_page_and_csv(server: Prometheus, tmp_path: Path) -> None:

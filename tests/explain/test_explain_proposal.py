@@ -31,8 +31,10 @@ from gpu_tenancy.explain.proposed import Refused, SmallerPool
 from gpu_tenancy.explain.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
 from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.names import IDLE
 from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.spec.people import Grace
+from gpu_tenancy.model.spec.teams import Idle
 from gpu_tenancy.review.reasons import work_lost
 
 STACK = "prod"
@@ -103,6 +105,29 @@ class World:
 def test_the_same_stack_has_no_effect() -> None:
     world = World(came("a", "research", 8, 1), came("b", "speech", 8, 2), waits("c", "speech", 8))
     assert world.effect() == Effect(running=2)
+
+
+@pytest.mark.parametrize(
+    ("idle", "stopped"),
+    [
+        ({"then": "requeue", "for": "2h"}, ["research/long"]),
+        ({"then": "cancel", "for": "30m"}, ["research/long", "research/short"]),
+        ({"then": "requeue", "for": "2h", "except": ["long"]}, []),
+        ({"then": "requeue", "for": "30m", "except": ["Job"]}, []),
+        ({"then": "notify"}, []),
+    ],
+)
+def test_names_idle_jobs_that_the_stack_stops(idle: Data, stopped: list[str], tmp_path: Path) -> None:
+    jobs = [came("long", "research", 2, 1), came("short", "research", 2, 1), came("busy", "research", 2, 1)]
+    for one, since in zip(jobs, ("09:00", "11:00"), strict=False):
+        note = f"since 2026-01-21T{since}:00Z, notify at 2026-01-21T13:00:00Z"
+        one["metadata"]["annotations"] = {IDLE: note}
+    file = tmp_path / "snapshot.json"
+    to_file(World(*jobs).state(), file)
+    proposal = Proposal(World(*jobs).declared, STACK, idle={"research": Idle.model_validate(idle)})
+    seen = effect(from_file(file), proposal, at=datetime(2026, 1, 21, 12, tzinfo=UTC))
+    assert sorted(one.label for one in seen.idle) == stopped
+    assert any("their GPUs are idle" in reason for reason in work_lost(seen)) == bool(stopped)
 
 
 def test_moved_guarantee_preempts_a_borrower() -> None:

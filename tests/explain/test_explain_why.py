@@ -30,6 +30,7 @@ from gpu_tenancy.cluster.reading import Missing
 from gpu_tenancy.cluster.workloads import interrupted, read_workloads
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import why
+from gpu_tenancy.model.names import IDLE
 
 
 def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:
@@ -183,6 +184,10 @@ CONCLUSIONS: dict[str, tuple[Data, dict[str, list[Data]], str]] = {
         " Exists, effect: NoSchedule}]")),
     "a deactivated workload": (JOB, {"Workload": [stopped()]},
         "its Workload is deactivated (spec.active is false); run `tenancy requeue research/train`"),
+    "a cancelled workload with idle GPUs": (JOB, {"Workload": [stopped() | {"metadata": {**workload(JOB)["metadata"],
+        "annotations": {IDLE: "cancel: stopped at 2026-01-01T12:00:00Z, idle since 2026-01-01T10:00:00Z"}}}]},
+        ("its GPUs were idle (cancel: stopped at 2026-01-01T12:00:00Z, idle since 2026-01-01T10:00:00Z); run `tenancy"
+        " requeue research/train`")),
     "a maximum run time": (JOB, {"Workload": [stopped(maximumExecutionTimeSeconds=3600,
         conditions=[condition("Evicted", "True", TIMED_OUT, "x")])]},
         ("it ran for its maximum run time of 3600 s, and Kueue stopped it; run `tenancy requeue research/train`, which"

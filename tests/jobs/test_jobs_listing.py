@@ -42,7 +42,7 @@ from gpu_tenancy.jobs.overview import UseRow, chosen, of_jobs, of_pods, rows, us
 from gpu_tenancy.jobs.requeueing import as_submitted
 from gpu_tenancy.jobs.submitting import Wish, job_of
 from gpu_tenancy.model.manifests.pods import ANNOTATION, STAYS, unpacking
-from gpu_tenancy.model.names import USER
+from gpu_tenancy.model.names import IDLE, USER
 
 NOW = datetime(2026, 1, 21, tzinfo=UTC)
 BORROWED = (
@@ -69,6 +69,25 @@ def test_admitted_jobs_precede_pending_jobs_in_queue_order() -> None:
     ]
     assert {job.kind for job in found.jobs} == {"Job"}
     assert found.notes == (BORROWED,)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        ("since 2026-01-21T10:20:00Z, requeue at 2026-01-21T12:20:00Z", "idle for 1 h 40 min, requeue in 20 min"),
+        ("since 2026-01-21T11:20:00Z, cancel at 2026-01-21T11:59:00Z", "idle for 40 min, cancel in 0 min"),
+        ("since 2026-01-20T11:20:00Z, notify at 2026-01-20T12:59:00Z", "idle for 24 h 40 min"),
+        ("requeued, stopped at 2026-01-21T10:20:00Z", "requeued, stopped at 2026-01-21T10:20:00Z"),
+        ("", ""),
+    ],
+)
+def test_idle_jobs_have_their_time_and_end(annotation: str, shown: str) -> None:
+    found = came("idler", "research", 8)
+    found["metadata"]["annotations"] = {IDLE: annotation}
+    assert Workload.of(found).idle(datetime(2026, 1, 21, 12, tzinfo=UTC)) == shown
+    stands = {row.name: row.stands for row in listing(busy(found), "research").jobs}
+    assert stands["idler"].startswith("admitted, " if annotation else "admitted")
+    assert stands["new"] == "admitted"
 
 
 def test_jobs_of_all_teams_have_their_namespace() -> None:

@@ -43,6 +43,7 @@ def _pod(name: str, node: str, gpus: int, phase: str = "Running") -> dict[str, A
         "metadata": {"name": name, "namespace": "a", "uid": name, "ownerReferences": [owner], "deletionTimestamp": AT},
         "spec": {
             "nodeName": node,
+            "priorityClassName": "ml-high",
             "containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": str(gpus), "cpu": "500m"}}}],
         },
         "status": {"phase": phase, "startTime": AT, "containerStatuses": [{"state": state}]},
@@ -104,13 +105,14 @@ def test_objects_have_the_metrics_of_kube_state_metrics() -> None:
 
 def test_gpus_have_the_metrics_and_labels_of_dcgm_exporter() -> None:
     exported = _labels(tuple(Devices().samples(OBJECTS["Node"], OBJECTS["Pod"], 0)))
-    # Prometheus renames two of the exporter's labels; the newer exporter's is another, and partitions are not exported.
+    # Prometheus renames two of the exporter's labels, and adds its namespace; the newer exporter's is another, and
+    # partitions are not exported.
     scraped = {
         name: {{"namespace": "exported_namespace", "pod": "exported_pod"}.get(label, label) for label in labels}
         for name, labels in exported.items()
     }
     assert {name: labels - {"device"} for name, labels in scraped.items()} == {
-        name: labels - {"hostname", "GPU_I_ID"} for name, labels in _documented("dcgm-exporter").items()
+        name: labels - {"hostname", "GPU_I_ID", "namespace"} for name, labels in _documented("dcgm-exporter").items()
     }
 
 
@@ -149,6 +151,13 @@ def test_gpus_without_a_pod_are_idle_and_memory_fits_the_model() -> None:
         assert 5 <= values["GPU_UTIL"][0] <= 100
         memory = {used + free for used, free in zip(values["FB_USED"], values["FB_FREE"], strict=True)}
         assert memory == {80 * 1024}
+
+
+def test_a_pod_can_have_a_simulated_utilization() -> None:
+    pod = _pod("p1", "n1", 1)
+    pod["metadata"]["annotations"] = {"gpu-tenancy.dev/simulated-gpu-use": "3"}
+    found = {metric: value for metric, _, value in Devices().samples([_node("n1", 1)], [pod], 0)}
+    assert (found["DCGM_FI_DEV_GPU_UTIL"], found["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]) == (3, 0.03)
 
 
 def test_texts_of_labels_are_escaped_and_empty_labels_left_out() -> None:

@@ -87,8 +87,8 @@ def test_recorded_metrics_are_defined_and_used() -> None:
     rules = {rule["record"] for group in plan.rules for rule in group["rules"] if "record" in rule}
     asked = {name for expr in _expressions(plan) for name, _ in _selectors(expr) if name.startswith(RECORDED)}
     assert asked <= rules
-    by_costs = {"existing", "lent", "unused", "failed", "of_job"}
-    assert rules - asked == {f"gpu_tenancy:gpus_{name}" for name in by_costs}
+    by_costs = {"gpus_existing", "gpus_lent", "gpus_unused", "gpus_failed", "gpus_of_job", "pod_gpu_utilization"}
+    assert rules - asked == {f"gpu_tenancy:{name}" for name in by_costs}
 
 
 def test_every_metric_is_picked_by_labels_that_it_has() -> None:
@@ -274,7 +274,8 @@ def test_panels_of_the_docs_exist_and_have_their_metrics() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:2] == "| "][1:]
     assert len(rows) > 20
     shown: dict[str, set[str]] = {}
-    for name, expr, _ in panels(observed(watched())):
+    with_idle = watched(operators={"prometheus": "installed"}) | {"idle": "notify"}
+    for name, expr, _ in panels(observed(with_idle)):
         panel = name.removeprefix("gpu-tenancy-").rpartition("/")[0]
         shown.setdefault(panel, set()).update(metric for metric, _ in _selectors(expr))
     for _, board, titles, metrics in rows:

@@ -18,6 +18,7 @@ from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
+    from gpu_tenancy.cost import idle as cost_idle
     from gpu_tenancy.cost import prometheus as cost_prometheus
     from gpu_tenancy.cost import statement as statements
     from gpu_tenancy.cost import tables
@@ -46,7 +47,8 @@ def cost(
 ) -> None:
     """Show a month's GPU-hours: guaranteed, used, idle, borrowed, lent, lost; by team, cost center, user and job.
 
-    Costs are by the stack's prices. No job is stopped because of its cost.
+    Costs are by the stack's prices. No job is stopped because of its cost. From Prometheus, also the GPU-hours that
+    `idle` of the stack would have freed, by threshold, and the jobs that were busy again.
 
     [dim]tenancy cost prod-aws --month 2026-10 --prometheus http://127.0.0.1:9090[/dim]
     """
@@ -82,7 +84,9 @@ def _read(
         raise UsageError("specify one of --prometheus and --used", fix)
     if prometheus is not None:
         terminal.progress(f"asking {prometheus}")
-        return cost_prometheus.of_prometheus(stack, terms, cost_prometheus.Prometheus(prometheus), period)
+        server = cost_prometheus.Prometheus(prometheus)
+        statement = cost_prometheus.of_prometheus(stack, terms, server, period)
+        return replace(statement, freed=tuple(cost_idle.freed(terms, server, period)))
     assert source is not None  # noqa: S101 - see above
     terminal.progress(f"reading {source.name}")
     statement = cost_workloads.of_workloads(stack, terms, records.Trace(source), period)

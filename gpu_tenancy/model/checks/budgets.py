@@ -8,11 +8,11 @@ from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount
 from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.namespaces import container_defaults, ratios
-from gpu_tenancy.model.plan.needs import installed_by
+from gpu_tenancy.model.plan.needs import installed_by, there
 from gpu_tenancy.model.plan.object_storage import sidecars
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.storage import stored
-from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.teams import Idle, Team
 
 
 def budget_problems(tree: Tree) -> Iterator[Problem]:
@@ -25,6 +25,11 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
     for name, team in tree.stack.teams.items():
         for rule, fix in _reasons(tree, name, prices) if team.monthly_budget else ():
             yield Problem(("teams", name, "monthlyBudget"), rule, fix)
+    idle: dict[Path, Idle | None] = {("teams", name, "idle"): team.idle for name, team in tree.stack.teams.items()}
+    idle[("idle",)] = tree.stack.idle
+    for place in (place for place, spec in idle.items() if spec and spec.then != "off"):
+        for rule, fix in _unmeasured(tree):
+            yield Problem(place, rule, fix, about=(("operators",),))
     if tree.stack.metrics.opencost and not _has_prometheus(tree):
         rule = "OpenCost reads from Prometheus what is used, and this stack has none"
         yield Problem(("metrics", "opencost"), rule, "set operators.prometheus to here or installed, or remove it")
@@ -122,9 +127,23 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
         yield f"the price of {unknown} is unknown", "set `prices` of the machines of its pools, or remove the budget"
     here, storage = installed_by(tree, "prometheus") == "here", tree.stack.metrics.storage
     if not _has_prometheus(tree):
-        yield "no Prometheus of this stack records what GPUs are used", "set operators.prometheus to here or installed"
+        yield "no Prometheus of this stack records what GPUs are used", _PROMETHEUS
     elif here and (storage is None or storage.retention < _MONTH):
         yield "Prometheus does not keep its samples for 30 days", "set metrics.storage.retention to 30d or more"
+
+
+def _unmeasured(tree: Tree) -> Iterator[tuple[str, str]]:
+    """Reasons why nothing can measure idle GPUs, each with the fix."""
+    if not _has_prometheus(tree):
+        yield "no Prometheus of this stack records how much GPUs are used", _PROMETHEUS
+    if not there(tree, "gpu_operator"):
+        rule = "the stack has no GPU Operator, whose dcgm-exporter measures GPUs"
+        yield rule, "set operators.gpuOperator to here or installed, or remove idle"
+    if tree.stack.multikueue:
+        yield "a MultiKueue manager and its workers would both queue a stopped job again", "remove idle"
+
+
+_PROMETHEUS: Final = "set operators.prometheus to here or installed"
 
 
 def _has_prometheus(tree: Tree) -> bool:

@@ -32,7 +32,8 @@ def engine_problems(tree: Tree) -> Iterator[Problem]:
     """Servers whose engine, model, load or end contradicts the rest of the stack."""
     metrics, servers = tree.stack.metrics, list(tree.stack.servers)
     idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in servers)
-    if idle and metrics.model_fields_set & {"by", "prometheus"}:
+    read = {"by"} if tree.stack.idle_teams else {"by", "prometheus"}  # idle GPUs are read from there
+    if idle and metrics.model_fields_set & read:
         key = "by" if metrics.by else "prometheus"
         fix = f"set histogram to the one that your servers expose, such as inference_latency_seconds, or remove {key}"
         yield Problem(("metrics",), f"sets {key} without histogram, so nothing is measured", fix, about=(("teams",),))

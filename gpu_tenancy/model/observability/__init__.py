@@ -19,6 +19,7 @@ from gpu_tenancy.model.yaml import read_table
 if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.model.plan.workloads import ServerPlan
+    from gpu_tenancy.model.spec import Stack
 
 _SIZES: Final = {"stat": (4, 4), "row": (24, 1)}
 _SIZE: Final = (12, 8)  # of panels of any other kind
@@ -66,6 +67,7 @@ def observability(
         "quantile": quantile,
         "guards": bool(teams),
         "prices": {flavor: price for flavor, price in prices.items() if price is not None},
+        "idle": _idle(tree.stack),
         "budgets": {name: team.monthly_budget for name, team in tree.stack.teams.items() if team.monthly_budget},
     }
     boards = [(row["folder"], _dashboard(row, names)) for row in _boards(names)]
@@ -80,6 +82,14 @@ def observability(
         ),
         {f"{board.uid}.json": folder for folder, board in boards},
     )
+
+
+def _idle(stack: "Stack") -> Mapping[str, Any]:
+    """The different `idle` of teams, each by a regular expression for the namespaces of its teams."""
+    teams: dict[str, list[str]] = {}
+    for team, idle in stack.idle_teams.items():
+        teams.setdefault(idle.model_dump_json(), []).append(team)
+    return {"|".join(names): stack.idle_teams[names[0]] for names in teams.values()}
 
 
 def _boards(names: Mapping[str, Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from gpu_tenancy.base.guarantee import BESIDE
 from gpu_tenancy.base.quantity import CPU
+from gpu_tenancy.model.kinds import servers
 from gpu_tenancy.model.yaml import read_table
 
 JINJA: Final = Environment(
@@ -40,6 +41,7 @@ def expressions(resources: tuple[str, ...], teams: tuple[str, ...]) -> Mapping[s
         "budgets": _matcher("resource", (f"requests.{name}" for name in resources)),
         "beside": _matcher("resource", (name for name in BESIDE if name not in resources)),
         "in_teams": _matcher("namespace", teams),
+        "server_kinds": "|".join(servers()),
         "longest_first": _one_of(sorted(teams, key=len, reverse=True)),
     }
     return {**given, **vars(_rows().make_module(given))}

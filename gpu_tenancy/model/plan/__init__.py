@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
 from gpu_tenancy.model.plan.datasets import CachedDataset, CachePlan, VolumePlan, cache_plans, cached_datasets, volumes
 from gpu_tenancy.model.plan.environment import parts
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
+from gpu_tenancy.model.plan.idle import IdlePlan, idle_gpus
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
@@ -42,6 +43,7 @@ class TeamPlan:
     snapshots: tuple[storage.SnapshotPlan, ...]
     notebooks: NotebooksOffer | None
     notebook_routes: Mapping[str, RoutePlan]
+    stops_idle: bool  # whether the CronJob of idle GPUs has rights in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Plan:
     caches: tuple[CachePlan, ...]
     snapshot_classes: tuple[storage.StorageClassPlan, ...] | None  # made here; None without snapshots
     notebooks: Mapping[str, int]  # the teams with notebooks, and the seconds for which one may run
+    idle: IdlePlan | None  # None if idle GPUs of no team have consequences
     flows: tuple[Subject, ...]  # users of teams, for API Priority and Fairness; empty without teams
     parts: tuple[str, ...]  # names of the Pulumi stacks that divide it, in the order of their deployment; empty for one
     part: str | None = None  # the part that is deployed in this run; None for the whole environment
@@ -125,6 +128,7 @@ def plan(stack: Stack) -> Plan:
         caches=cache_plans(tree),
         snapshot_classes=storage.snapshot_classes(stack),
         notebooks={name: team.notebooks.longest for name, team in stack.teams.items() if team.notebooks},
+        idle=idle_gpus(stack),
         flows=flows({space.name: space.bindings for space in spaces}),
         parts=parts(stack, operators=bool(installed or observed or wired)),
     )
@@ -145,4 +149,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         storage.snapshots(tree.stack.cluster, name, team),
         notebooks(tree, name),
         notebook_routes(team.notebooks),
+        name in tree.stack.idle_teams,
     )

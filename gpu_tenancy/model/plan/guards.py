@@ -16,6 +16,7 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on, connected_flavors
+from gpu_tenancy.model.plan.idle import IDLE_GPUS
 from gpu_tenancy.model.plan.namespaces import DEFAULTS, NamespacePlan, container_defaults
 from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, predates, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
@@ -145,6 +146,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     cloud = stack.cluster.cloud
     balancers = [known[cloud]] if cloud in known else [*known.values()]
     makers = (group for name, chart in _MAKERS.items() for group in _accounts_of(tree, name, chart))
+    stops = [accounts(IDLE_GPUS)] if stack.idle_teams else []  # It annotates and stops Workloads, as Kueue does.
     default = next((name for name, entry in stack.priorities.items() if entry.default), None)
     bounds: dict[str, Bounds] = {}
     for space in namespaces:
@@ -161,7 +163,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         label=TEAM_LABEL,
         spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators})),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),
-        makers=("system:kube-controller-manager", accounts("kube-system"), *makers),
+        makers=("system:kube-controller-manager", accounts("kube-system"), *stops, *makers),
         caches=next(_accounts_of(tree, _CACHES, _CACHES), None),
         frameworks=tuple(integrated["frameworks"]),
         external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),

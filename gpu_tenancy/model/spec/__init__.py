@@ -11,7 +11,7 @@ from gpu_tenancy.model.spec.data import DatasetEntry
 from gpu_tenancy.model.spec.operators import Operators
 from gpu_tenancy.model.spec.people import Action, Guards, GuardsEntry, Images, People
 from gpu_tenancy.model.spec.pools import MachineEntry, Pool, PriceEntry
-from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.teams import Idle, IdleEntry, Team
 from gpu_tenancy.model.spec.tenancy import Cohort, Fairness, MultiKueue, PriorityEntry
 
 NAMESPACE = "gpu-tenancy"
@@ -63,6 +63,9 @@ class Stack(Section):
     teams: dict[Name, Team] = {}
     """Teams by name; the name is also the namespace. Or a file beside the stack's file that has this section, such as
     `teams.yaml`: Pulumi does not start the program of a stack whose config is longer than 128 KiB."""
+    idle: IdleEntry | None = None
+    """What happens to jobs of all teams whose GPUs are idle: `notify`, `requeue`, `cancel`, or a mapping; default:
+    nothing."""
     people: People = People()
     """Administrators and auditors, and short names for people; or a file beside the stack's file that has this section,
     such as `people.yaml`, for several stacks."""
@@ -96,6 +99,12 @@ class Stack(Section):
         """`production (protected, guards deny)`, for output."""
         kind, protected = ("production", "protected") if self.is_production else ("not production", "not protected")
         return f"{kind} ({protected}, guards {self.guards_action})"
+
+    @property
+    def idle_teams(self) -> Mapping[str, Idle]:
+        """The teams whose idle GPUs have consequences."""
+        found = {name: team.idle or self.idle for name, team in self.teams.items()}
+        return {name: idle for name, idle in found.items() if idle and idle.then != "off"}
 
     @property
     def elsewhere(self) -> Mapping[str, Pool]:

@@ -188,6 +188,47 @@ class Preemption(fields.Section):
             yield rule, "set reclaimWithinCohort to LowerPriority or Any, or remove borrowWithinCohort"
 
 
+Spared: TypeAlias = Annotated[
+    str,
+    fields.Matching(
+        re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?"),
+        "is not the name of a job, a kind or a priority class",
+        "use the name alone, such as nightly, RayJob or ml-high",
+    ),
+]
+"""A name of jobs, a kind or a priority class."""
+
+
+class Idle(fields.Section):
+    """What happens to jobs whose GPUs are idle. A string sets `then`.
+
+    All pods of the job must be below the threshold, by DCGM's metrics; a pod without metrics is never idle. Servers and
+    notebooks are excluded: notebooks have their own `idle`.
+    """
+
+    then: Annotated[Literal["notify", "requeue", "cancel", "off"], fields.OFF] = "notify"
+    """`notify`: an event on the job, an annotation, and an alert. `requeue`: the job is also evicted, and queued again
+    at the place of its creation. `cancel`: it is also stopped, until somebody sets `spec.active` of its Workload.
+    `off`: nothing, for a team of a stack that has `idle`."""
+    below: Annotated[float, Field(gt=0, le=50)] = 5
+    """Percent of utilization, on average of five minutes, below which a GPU is idle."""
+    after: Annotated[fields.Seconds, Field(ge=600, le=7 * 86400)] = Field(default=7200, alias="for")
+    """Time for which all GPUs of a job must be idle; default: 2h. Before it is stopped, its team is told: after half of
+    this time."""
+    grace: Annotated[fields.Seconds, Field(le=86400)] = 1800
+    """Time from the first metrics of a pod that does not count, such as for the download of its data; default: 30m."""
+    spare: Annotated[list[Spared], Field(max_length=100)] = Field(default=[], alias="except")
+    """Jobs that are never idle: by name, by kind such as RayJob, or by priority class."""
+
+    @property
+    def warned(self) -> float:
+        """Seconds after which the team is told."""
+        return self.after if self.then == "notify" else self.after / 2
+
+
+IdleEntry: TypeAlias = Annotated[Idle, fields.Shorthand(str, ("then",)), fields.OFF]
+
+
 class Team(Shares):
     """A team: a namespace with its guarantee and limit for each flavor, its budgets, and its workloads."""
 
@@ -199,6 +240,8 @@ class Team(Shares):
     """US dollars that the GPUs of its queue may cost in 30 days, at the prices of this stack; above, an alert fires.
     Needs the operator `prometheus`, with at least 30 days of `metrics.storage.retention` where this program installs
     it."""
+    idle: IdleEntry | None = None
+    """What happens to its jobs whose GPUs are idle; default: `idle` of the stack."""
     alerts: Receiver | None = None
     """Receiver of the alerts on its queue and on objects in its namespace; default: the platform team's."""
     tier: fields.LabelValue = "standard"

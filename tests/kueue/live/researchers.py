@@ -85,6 +85,8 @@ def researching(
     cluster = queueing.cluster
     made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack="submitting", config=to_config(source)))
     ordered: list[Manifest] = [dict(item.manifest) for wave in waves(made) for item in wave]
+    dashboards = declared.metrics.prometheus.namespace  # which this platform does not have
+    ordered = [one for one in ordered if text_at(one, "metadata", "namespace") != dashboards]
     objects = [manifest for manifest in ordered if manifest["kind"] not in WORK]
     work = [manifest for manifest in ordered if manifest["kind"] in WORK]
     bring_nodes(cluster, node_shapes(declared))

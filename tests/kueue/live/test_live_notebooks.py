@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import yaml
 from queueing import Queueing
 from repository import ROOT
 from researchers import TEAM, Researcher, identified, sections
-from starts import GUARD
+from scheduled import Scheduled
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, maps_at, text_at
@@ -98,7 +97,7 @@ def claims_of(pod: Any) -> list[str]:
 
 
 def test_idle_and_old_notebooks_are_stopped(researcher: Researcher, lab: Manifest, tmp_path: Path) -> None:
-    run = Stops(researcher, tmp_path)
+    run = Scheduled(researcher, tmp_path, NOTEBOOK_STOPS, "stop")
     assert run() == ""  # it is ready
     state(researcher, lab, ready=False, running="2100-01-01T00:00:00Z")
     assert run() == ""  # its container has just started
@@ -116,7 +115,7 @@ def test_idle_and_old_notebooks_are_stopped(researcher: Researcher, lab: Manifes
 
 
 def test_the_job_can_do_nothing_else(researcher: Researcher, tmp_path: Path) -> None:
-    run = Stops(researcher, tmp_path)
+    run = Scheduled(researcher, tmp_path, NOTEBOOK_STOPS, "stop")
     for verb, resource in (
         ("get", "secrets"),
         ("create", "pods"),
@@ -272,36 +271,6 @@ def test_notebooks_with_a_host_open_at_the_host(
     assert by_host.stdout == "https://lab.lab.example.com/lab?token=a-token\n"
     assert by_port.stdout == "http://127.0.0.1:9999/lab?token=a-token\n"
     assert [call.split()[3] for call in calls] == ["exec", "exec", "port-forward"]
-
-
-class Stops:
-    """The CronJob of the platform on the API server: its command with the real kubectl, as its account."""
-
-    def __init__(self, researcher: Researcher, folder: Path) -> None:
-        job: Any = researcher.cluster.get("batch/v1", "CronJob", "stop", NOTEBOOK_STOPS)
-        (self.container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-        self.kubeconfig = folder / "stop.kubeconfig"
-        config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
-        config["users"][0]["user"] = {"token": researcher.cluster.token(NOTEBOOK_STOPS, "stop", seconds=3600)}
-        self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
-        self.folder = folder
-
-    def __call__(self) -> str:
-        given = {one["name"]: one["value"] for one in self.container["env"]}
-        own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
-        done = subprocess.run(
-            self.container["command"], env={**given, **own}, capture_output=True, text=True, check=False, timeout=GUARD
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
-
-    def can(self, verb: str, resource: str, namespace: str) -> bool:
-        resource, _, below = resource.partition("/")
-        asked = ["auth", "can-i", verb, resource, f"--subresource={below}", "-n", namespace]
-        words = ["kubectl", f"--kubeconfig={self.kubeconfig}", *asked]
-        answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=GUARD).stdout.strip()
-        assert answer in {"yes", "no"}
-        return answer == "yes"
 
 
 def state(researcher: Researcher, pod: Manifest, *, ready: bool, running: str) -> None:

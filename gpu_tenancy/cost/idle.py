@@ -1,0 +1,84 @@
+"""GPU-hours that `idle` of a stack would have freed in a month, by thresholds, from the recorded use of jobs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import inf
+from typing import Final
+
+from gpu_tenancy.cost.prometheus import Labels, Prometheus
+from gpu_tenancy.cost.statement import HOUR, Freed, Period, Terms
+from gpu_tenancy.model.kinds import servers
+from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
+from gpu_tenancy.model.spec.teams import Idle
+
+THRESHOLDS: Final = tuple(product((5.0, 1.0), (1800, 7200, 21600)))  # percent and seconds
+_GAP: Final = 900  # seconds without samples after which the time starts again, as in the recording rules
+_DAY: Final = 86_400.0  # of one query
+_OWNER: Final = "created_by_kind, created_by_name"
+_USE: Final = (
+    f"max by (namespace, {_OWNER}) (gpu_tenancy:pod_gpu_utilization * on (namespace, pod) group_left ({_OWNER})"
+    f" max by (namespace, pod, {_OWNER}) (kube_pod_info{{created_by_kind!~%r}}))"
+)
+_HELD: Final = "last_over_time(gpu_tenancy:gpus_of_job[10m])"
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job at one threshold, sample by sample."""
+
+    below: float
+    after: float
+    grace: float
+    busy: float = -inf  # time of its last use
+    seen: float = -inf  # time of its last sample
+    stopped: bool = False
+    hours: float = 0.0
+    stops: int = 0
+    again: bool = False  # busy after a stop
+
+    def sample(self, at: float, use: float, hours: float) -> None:
+        """Counts `hours` of GPUs as freed from a stop until the job is busy again."""
+        if at - self.seen > _GAP:
+            self.busy, self.stopped = at + self.grace, False
+        self.seen = at
+        if use >= self.below:
+            self.again |= self.stopped
+            self.busy, self.stopped = at, False
+        elif not self.stopped and at - self.busy >= self.after:
+            self.stops += 1
+            self.stopped = True
+        self.hours += hours if self.stopped else 0
+
+
+def freed(terms: Terms, server: Prometheus, period: Period) -> Iterator[Freed]:
+    """Each threshold of each team that it would have freed GPUs of; pods without an owner count as one job."""
+    found: dict[tuple[str, str, str], tuple[_Job, ...]] = {}
+    teams = terms.tree.stack.teams
+    use = _USE % "|".join(servers())
+    start = period.start
+    while start < period.end:
+        end = min(start + _DAY - RECORDED_EVERY, period.end)
+        held = {_key(labels): dict(samples) for labels, samples in server.range(_HELD, start, end)}
+        for labels, samples in server.range(use, start, end):
+            team, kind, name = key = _key(labels)
+            idle = (terms.tree.stack.idle_teams.get(team) if team in teams else None) or Idle()
+            if team not in teams or {kind, name} & {*idle.spare}:
+                continue
+            jobs = found.setdefault(key, tuple(_Job(*one, idle.grace) for one in THRESHOLDS))
+            for at, percent in samples:
+                hours = held.get(key, {}).get(at, 0.0) * RECORDED_EVERY / HOUR
+                for job in jobs:
+                    job.sample(at, percent, hours)
+        start += _DAY
+    for team in teams:
+        own = [(name or "pods without an owner", jobs) for (of, _, name), jobs in found.items() if of == team]
+        for place, (below, after) in enumerate(THRESHOLDS):
+            if stops := sum(jobs[place].stops for _, jobs in own):
+                hours = sum(jobs[place].hours for _, jobs in own)
+                again = tuple(sorted(name for name, jobs in own if jobs[place].again))
+                yield Freed(team, below, after, hours, terms.flavor_of(team)[1], stops, again)
+
+
+def _key(labels: Labels) -> tuple[str, str, str]:
+    return labels["namespace"], labels.get("created_by_kind", ""), labels.get("created_by_name", "")

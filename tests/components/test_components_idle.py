@@ -1,0 +1,150 @@
+"""Decisions of the CronJob of idle GPUs, with a kubectl that answers with rows of pods and Workloads; real ones are in
+`tests/kueue/live/test_live_idle.py`."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pytest
+from starts import GUARD
+
+from components.idle import SCRIPT
+from gpu_tenancy.model.kinds import servers
+from gpu_tenancy.model.names import IDLE
+
+pytestmark = pytest.mark.process
+
+_KUBECTL: Final = """#!/bin/sh
+here=$(dirname "$0")
+case "$*" in
+  *--raw*) cat "$here/prometheus" ;;
+  "get pods"*) cat "$here/pods" ;;
+  *'held{{end}}'*) cat "$here/marked" ;;
+  "get workloads"*) cat "$here/workloads" ;;
+  *) echo "$*" >> "$here/calls"
+     case "$*" in *--filename*) cat "$HOME/events" >> "$here/created" ;; esac ;;
+esac
+"""
+LONG_AGO: Final = "2026-01-01T00:00:00Z"
+
+
+def _pod(name: str, workload: str = "w", owner: str = "Job", gpu: str = "nvidia.com/gpu", start: str = LONG_AGO) -> str:
+    return f"P|{name}|{workload}|{start}|{owner}|cpu {gpu} "
+
+
+def _workload(owners: str = "batch/v1 Job j u;", note: str = "", active: str = "<no value>", name: str = "w") -> str:
+    return f"W|{name}|{active}|True|{note}|ml-high|cpu=4 nvidia.com/gpu=8 |{owners}"
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    calls: list[str]
+    events: str
+    errors: str
+
+
+class CronJob:
+    """One team with `requeue` after 2 hours; metrics are seconds since a pod was busy."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.now = folder, int(time.time())
+        (folder / "kubectl").write_text(_KUBECTL, encoding="utf-8")
+        (folder / "kubectl").chmod(0o755)
+
+    def since(self, seconds: int) -> str:
+        return f"{datetime.fromtimestamp(self.now - seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    def run(
+        self, busy: dict[str, int], pods: Iterable[str], workloads: Iterable[str], marked: str = "", team: str = ""
+    ) -> Run:
+        series = ",".join(
+            f'{{"metric":{{"__name__":"gpu_tenancy:pod_busy_at","namespace":"a","pod":"{pod}"}},'
+            f'"value":[{self.now}.25,"{self.now - seconds}"]}}'
+            for pod, seconds in busy.items()
+        )
+        answer = f'{{"status":"success","data":{{"resultType":"vector","result":[{series}]}}}}'
+        texts = {"prometheus": answer, "pods": "\n".join(pods), "workloads": "\n".join(workloads), "marked": marked}
+        for name, text in {**texts, "calls": "", "created": ""}.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
+        variables = {"ANNOTATION": IDLE, "SERVERS": " ".join(servers()), "TEAMS": team or "a requeue 7200 5 nightly"}
+        variables |= {"PATH": f"{self.folder}:{os.environ['PATH']}", "HOME": str(self.folder)}
+        variables |= {"SERVER": "http://prometheus", "QUERY": "/query"}
+        command = ["/bin/sh", "-c", SCRIPT]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=GUARD, check=False)
+        calls = [call.split(" ", 3)[0] for call in self.read("calls").splitlines()]
+        return Run(done.returncode, calls, self.read("created"), done.stderr)
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def cronjob(tmp_path: Path) -> CronJob:
+    return CronJob(tmp_path)
+
+
+TOLD: Final = ["annotate", "create"]
+# Seconds since each pod was busy, pods, Workloads, and the calls that change something.
+DECISIONS: Final[dict[str, tuple[dict[str, int], list[str], list[str], list[str]]]] = {
+    "idle for half of the time": ({"p": 4000}, [_pod("p")], [_workload()], TOLD),
+    "idle for less": ({"p": 3000}, [_pod("p")], [_workload()], []),
+    "idle for long, and nobody was told": ({"p": 90000}, [_pod("p")], [_workload()], TOLD),
+    "a busy job that was told": ({"p": 0}, [_pod("p")], [_workload(note="since x")], ["annotate"]),
+    "a gang with one busy pod": ({"p": 9000, "q": 10}, [_pod("p"), _pod("q")], [_workload()], []),
+    "a pod without metrics": ({"p": 9000}, [_pod("p"), _pod("q")], [_workload()], []),
+    "a pod without GPUs beside": ({"p": 9000}, [_pod("p"), _pod("q", gpu="")], [_workload()], TOLD),
+    "a partition": ({"p": 9000}, [_pod("p", gpu="nvidia.com/mig-1g.10gb")], [_workload()], TOLD),
+    "pods of a server": ({"p": 9000}, [_pod("p", owner="ReplicaSet")], [_workload("v1 Pod p u;")], []),
+    "pods of a notebook": ({"p": 9000}, [_pod("p", owner="StatefulSet")], [_workload("v1 Pod p u;")], []),
+    "a RayService": ({"p": 9000}, [_pod("p", owner="RayCluster")], [_workload("ray.io/v1 RayService r u;")], []),
+    "a group of pods": ({"p": 9000}, [_pod("p", owner="")], [_workload("v1 Pod p u;v1 Pod q u;")], TOLD),
+    "an excepted job": ({"p": 9000}, [_pod("p")], [_workload("batch/v1 Job nightly u;")], []),
+    "a deactivated job": ({"p": 9000}, [_pod("p")], [_workload(active="false")], []),
+    "a pod that Kueue does not know": ({"p": 9000}, [_pod("p", workload="")], [_workload()], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_only_known_idle_jobs_are_told(cronjob: CronJob, name: str) -> None:
+    busy, pods, workloads, calls = DECISIONS[name]
+    done = cronjob.run(busy, pods, workloads)
+    assert (done.code, done.calls, done.errors) == (0, calls, "")
+
+
+def test_a_new_pod_with_an_old_name_is_not_idle(cronjob: CronJob) -> None:
+    assert cronjob.run({"p": 9000}, [_pod("p", start=cronjob.since(600))], [_workload()]).calls == []
+
+
+def test_a_told_job_is_stopped_then_queued_again(cronjob: CronJob) -> None:
+    note = f"since {cronjob.since(9000)}, requeue at {cronjob.since(1800)}"
+    # An earlier run stopped `w`, somebody else `y`; `x` runs.
+    marked = (
+        f"w|false||requeue: stopped at {LONG_AGO}, idle since {LONG_AGO}\nx|true|held|requeue: x\ny|false||since x\n"
+    )
+    done = cronjob.run({"p": 9000}, [_pod("p")], [_workload(note=note)], marked)
+    assert done.calls == ["patch", "patch", "create", "patch"]
+    first, second, *_ = cronjob.read("calls").splitlines()
+    assert f'"{IDLE}":"requeued, stopped at {LONG_AGO}' in first
+    assert '"spec":{"active":true}' in first
+    assert f'"{IDLE}":"requeue: stopped at ' in second
+    assert '"spec":{"active":false}' in second
+    assert "reason: IdleGPUsStopped" in done.events
+    assert f"8 GPUs below 5 % since {cronjob.since(9000)} (150 min): requeue" in done.events
+
+
+@pytest.mark.slow
+def test_a_thousand_jobs_take_seconds(cronjob: CronJob) -> None:
+    """3,000 pods of 1,000 Workloads, idle since the same minute: one call annotates them, one creates the events."""
+    busy = {f"p{number}": 4000 for number in range(3000)}
+    pods = [_pod(f"p{number}", workload=f"w{number % 1000}") for number in range(3000)]
+    begin = time.monotonic()
+    done = cronjob.run(busy, pods, [_workload(name=f"w{number}") for number in range(1000)])
+    assert (done.code, done.calls) == (0, TOLD)
+    assert done.events.count("kind: Event") == 1000
+    assert time.monotonic() - begin < GUARD / 2
