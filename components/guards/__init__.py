@@ -102,7 +102,8 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     if guards.action == "off" or not teams:
         return denying
     others = {
-        **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "sizes", "status", "devices", "grace"), True),
+        **dict.fromkeys(("queue", "kueue-metadata", "operators", "release", "rollout", "sizes", "status"), True),
+        **dict.fromkeys(("devices", "grace"), True),
         "toleration": bool(guards.taints),
         **dict.fromkeys(("scheduling", "amount", "count", "ratio"), True),
         "images": bool(guards.registries),

@@ -19,6 +19,7 @@ from acceptance_guards import (
     job,
     job_set,
     leader_worker_set,
+    network_policy,
     owned,
     pod,
     pod_group,
@@ -36,6 +37,9 @@ CLASS: Final = "kueue.x-k8s.io/priority-class"
 CRITICAL: Final = "system-node-critical"
 KUEUE: Final = "system:serviceaccount:kueue-system:kueue-controller-manager"
 NODE: Final = "system:node:l4-0"
+VOLCANO: Final = "system:serviceaccount:volcano-system:volcano-controllers"
+TRAINER: Final = "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager"
+OPERATORS: Final = (KUEUE, VOLCANO, TRAINER)
 OF_KUBERNETES: Final = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "disruption")]
 FORBIDDEN: Final = f"uses priority class {CRITICAL}, which is not allowed in this namespace"
 
@@ -134,7 +138,7 @@ def with_status(kept: Callable[[Any], Any], name: str) -> tuple[Any, Any]:
 def acting(cluster: Cluster, door: Door, tenant: Person) -> Iterator[Callable[[str], Person]]:
     """A user by name, with all rights in the namespace in addition to the name's."""
     assert tenant
-    names = [("User", name) for name in ("boss", NODE, KUEUE, *OF_KUBERNETES)]
+    names = [("User", name) for name in ("boss", NODE, *OPERATORS, *OF_KUBERNETES)]
     binding = a_binding("acting", "cluster-admin", *names, namespace=RESEARCH)
     cluster.apply(binding)
     with door.let_in("actor", "cluster-admin") as actor:
@@ -191,6 +195,51 @@ def test_only_kueue_changes_what_it_counts(
         assert words in tenant.patch_refusal(own, {"spec": change})
         assert not acting(KUEUE).patch_refusal(own, {"spec": change})
         assert not tenant.patch_refusal(light, {"spec": change}), "no queue counts it"
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_take_over_no_object_that_a_tenant_made(
+    acting: Callable[[str], Person], kept: Callable[..., Any], name: str
+) -> None:
+    own = kept(patched(job_set(RESEARCH, RESEARCH), {"spec": {"suspend": True}}))
+    taken = {"metadata": owned("trainer.kubeflow.org/v1alpha1", "TrainJob", {"metadata": {}})["metadata"]}
+    words = "exists already, and not for TrainJob o, which would not count all of its pods; delete it, or give one of"
+    assert words in acting(name).patch_refusal(own, taken)
+    assert not acting(OF_KUBERNETES[0]).patch_refusal(own, taken)
+    assert not acting(name).patch_refusal(own, {"metadata": {"labels": {"note": "x"}}})
+
+
+def test_operators_change_no_network_policy_of_the_platform(
+    acting: Callable[[str], Person], kept: Callable[..., Any]
+) -> None:
+    theirs = an_object("networking.k8s.io/v1", "NetworkPolicy", "default-deny", RESEARCH)
+    words = "is a NetworkPolicy of the platform; give the object of this name another one"
+    assert words in acting(VOLCANO).delete_refusal(theirs)
+    assert words in acting(VOLCANO).patch_refusal(theirs, {"spec": {"policyTypes": ["Egress"]}})
+    assert not acting(OF_KUBERNETES[0]).delete_refusal(theirs)
+    assert not acting(VOLCANO).delete_refusal(kept(network_policy(RESEARCH)))
+
+
+def test_init_containers_of_what_kueue_counted_stay_as_they_are(
+    tenant: Person, acting: Callable[[str], Person], kept: Callable[..., Any]
+) -> None:
+    first, second = ({**pod_of()["containers"][0], "name": name} for name in ("first", "second"))
+    own = replicas("StatefulSet", RESEARCH, RESEARCH, spec=pod_of(initContainers=[first, second]))
+    own["spec"]["replicas"] = 0
+    kept(own, "starting")
+    words = "changes the names, order or restartPolicy of init containers, by which its pods can hold more than Kueue"
+
+    def starting(*containers: Any) -> Any:
+        return {"spec": {"template": {"spec": {"initContainers": containers}}}}
+
+    for change in (
+        starting({**first, "restartPolicy": "Always"}, second),
+        starting(second, first),
+        starting(first),
+    ):
+        assert words in tenant.patch_refusal(own, change)
+        assert not acting(KUEUE).patch_refusal(own, change)
+    assert not tenant.patch_refusal(own, starting({**first, "image": "registry.example.com/other:1"}, second))
 
 
 def test_only_schedulers_bind_pods(acting: Callable[[str], Person], kept: Callable[[Any], Any]) -> None:
