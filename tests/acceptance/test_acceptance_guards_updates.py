@@ -209,6 +209,13 @@ def test_operators_take_over_no_object_that_a_tenant_made(
     assert not acting(name).patch_refusal(own, {"metadata": {"labels": {"note": "x"}}})
 
 
+def test_only_trainer_writes_the_runtimes_of_train_jobs(tenant: Person, acting: Callable[[str], Person]) -> None:
+    theirs = an_object("v1", "ConfigMap", "t-runtime-snapshot", RESEARCH)
+    assert "has the name of the runtime of a TrainJob, which only Kubeflow Trainer may write" in tenant.refusal(theirs)
+    assert not acting(TRAINER).refusal(theirs)
+    assert not tenant.refusal(an_object("v1", "ConfigMap", "t-snapshot", RESEARCH))
+
+
 def test_operators_change_no_network_policy_of_the_platform(
     acting: Callable[[str], Person], kept: Callable[..., Any]
 ) -> None:

@@ -154,6 +154,16 @@ def test_whoever_sets_one_of_the_annotations_decides_about_both(boss: Researcher
     assert not STAYS.keys() - moving.keys() & found.keys()
 
 
+def test_no_pod_is_given_to_a_leader_worker_set(boss: Researcher) -> None:
+    attempt: Any = written(INTEGRATED["StatefulSet"], "both")
+    attempt["metadata"] |= {"namespace": TEAM, "name": "given"}
+    boss.own.create(attempt, dry_run=True)
+    metadata = attempt["spec"]["template"]["metadata"]
+    metadata["labels"] = {**metadata.get("labels", {}), "leaderworkerset.sigs.k8s.io/name": "x"}
+    with pytest.raises(ApiError, match=r"sets label leaderworkerset.sigs.k8s.io/name, by which Kueue takes a pod for"):
+        boss.own.create(attempt, dry_run=True)
+
+
 @pytest.fixture(scope="module")
 def uncompleted(boss: Researcher) -> Iterator[Researcher]:
     """The same without the policy that completes resources, as on Kubernetes before 1.36."""
