@@ -15,7 +15,7 @@ TENANCY: Final = f"{NAMESPACE}:index:Tenancy"  # type of the tenancy in programs
 
 TENANCY_SECTIONS: Final = (
     "environment", "cluster", "pools", "machines", "priorities", "fairness", "cohorts", "teams", "datasets", "metrics",
-    "operators", "guards", "images", "people", "multikueue", "production"
+    "operators", "guards", "idle", "images", "people", "multikueue", "production"
 )  # fmt: skip
 """Sections that decide objects on the cluster; prices only matter for reports."""
 TENANCY_CLUSTER: Final = ("provider", "version", "autoscaler", "provides")
