@@ -29,7 +29,7 @@ PODS = [
     "scheduling",
     "toleration",
 ]
-OBJECTS = ["count", "disruption", "expose", "namespace", "network", "queue-objects", "sizes", "status"]
+OBJECTS = ["count", "disruption", "expose", "namespace", "network", "operators", "queue-objects", "sizes", "status"]
 RULES = sorted([*PODS, *OBJECTS])
 POLICIES = Path(sources.__file__).with_name("policies")
 SOURCES = sorted(file.stem for file in POLICIES.glob("*.yaml") if file.stem != "shared")
@@ -196,7 +196,7 @@ def test_kueue_counts_integrated_kinds_by_template() -> None:
         rules: Any = filled(name, everything)["match_constraints"]["resource_rules"]
         of = {resource for rule in rules for resource in rule["resources"]}
         assert {kind.plural for kind in KINDS if kind.integration} - of == left
-    _, scaled = filled("sizes", everything)["match_constraints"]["resource_rules"]
+    _, scaled, _ = filled("sizes", everything)["match_constraints"]["resource_rules"]
     assert "statefulsets/scale" in scaled["resources"]
     assert "leaderworkersets/scale" not in scaled["resources"], "each of its groups is counted when it is there"
 
