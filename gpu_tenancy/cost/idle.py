@@ -54,7 +54,7 @@ class _Job:
 def freed(terms: Terms, server: Prometheus, period: Period) -> Iterator[Freed]:
     """Each threshold of each team that it would have freed GPUs of; pods without an owner count as one job."""
     found: dict[tuple[str, str, str], tuple[_Job, ...]] = {}
-    teams = terms.tree.stack.teams
+    stack = terms.tree.stack
     use = _USE % "|".join(servers())
     start = period.start
     while start < period.end:
@@ -62,8 +62,10 @@ def freed(terms: Terms, server: Prometheus, period: Period) -> Iterator[Freed]:
         held = {_key(labels): dict(samples) for labels, samples in server.range(_HELD, start, end)}
         for labels, samples in server.range(use, start, end):
             team, kind, name = key = _key(labels)
-            idle = (terms.tree.stack.idle_teams.get(team) if team in teams else None) or Idle()
-            if team not in teams or {kind, name} & {*idle.spare}:
+            if team not in stack.teams:
+                continue
+            idle = stack.idle_of(team) or Idle()
+            if {kind, name} & {*idle.spare}:
                 continue
             jobs = found.setdefault(key, tuple(_Job(*one, idle.grace) for one in THRESHOLDS))
             for at, percent in samples:
@@ -71,13 +73,14 @@ def freed(terms: Terms, server: Prometheus, period: Period) -> Iterator[Freed]:
                 for job in jobs:
                     job.sample(at, percent, hours)
         start += _DAY
-    for team in teams:
+    for team in stack.teams:
+        _, price = terms.flavor_of(team)
         own = [(name or "pods without an owner", jobs) for (of, _, name), jobs in found.items() if of == team]
         for place, (below, after) in enumerate(THRESHOLDS):
             if stops := sum(jobs[place].stops for _, jobs in own):
                 hours = sum(jobs[place].hours for _, jobs in own)
                 again = tuple(sorted(name for name, jobs in own if jobs[place].again))
-                yield Freed(team, below, after, hours, terms.flavor_of(team)[1], stops, again)
+                yield Freed(team, below, after, hours, price, stops, again)
 
 
 def _key(labels: Labels) -> tuple[str, str, str]:

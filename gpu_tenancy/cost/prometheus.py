@@ -122,7 +122,8 @@ def _losses(terms: Terms, server: Prometheus, period: Period) -> Iterator[Loss]:
 def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
     for labels, hours in server.hours("of_job", period):
         team, job = labels["namespace"], labels.get("created_by_name", "")
-        yield JobUse(terms.queue_of(team), team, job, "", terms.flavor_of(team)[0], hours, terms.flavor_of(team)[1])
+        flavor, price = terms.flavor_of(team)
+        yield JobUse(terms.queue_of(team), team, job, "", flavor, hours, price)
 
 
 _Job: TypeAlias = tuple[str, str]  # namespace and name

@@ -86,10 +86,10 @@ def observability(
 
 def _idle(stack: "Stack") -> Mapping[str, Any]:
     """The different `idle` of teams, each by a regular expression for the namespaces of its teams."""
-    teams: dict[str, list[str]] = {}
-    for team, idle in stack.idle_teams.items():
+    found, teams = stack.idle_teams, dict[str, list[str]]()
+    for team, idle in found.items():
         teams.setdefault(idle.model_dump_json(), []).append(team)
-    return {"|".join(names): stack.idle_teams[names[0]] for names in teams.values()}
+    return {"|".join(names): found[names[0]] for names in teams.values()}
 
 
 def _boards(names: Mapping[str, Any]) -> list[Any]:

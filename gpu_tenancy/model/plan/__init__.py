@@ -149,5 +149,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         storage.snapshots(tree.stack.cluster, name, team),
         notebooks(tree, name),
         notebook_routes(team.notebooks),
-        name in tree.stack.idle_teams,
+        tree.stack.idle_of(name) is not None,
     )

@@ -23,4 +23,5 @@ class IdlePlan:
 
 def idle_gpus(stack: Stack) -> IdlePlan | None:
     """The CronJob of a stack; None if no team has `idle`."""
-    return IdlePlan(prometheus_address(stack.metrics.prometheus), stack.idle_teams) if stack.idle_teams else None
+    teams = stack.idle_teams
+    return IdlePlan(prometheus_address(stack.metrics.prometheus), teams) if teams else None

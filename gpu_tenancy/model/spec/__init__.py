@@ -100,11 +100,15 @@ class Stack(Section):
         kind, protected = ("production", "protected") if self.is_production else ("not production", "not protected")
         return f"{kind} ({protected}, guards {self.guards_action})"
 
+    def idle_of(self, team: str) -> Idle | None:
+        """What happens to jobs of a team whose GPUs are idle; None if nothing."""
+        idle = self.teams[team].idle or self.idle
+        return idle if idle and idle.then != "off" else None
+
     @property
     def idle_teams(self) -> Mapping[str, Idle]:
-        """The teams whose idle GPUs have consequences."""
-        found = {name: team.idle or self.idle for name, team in self.teams.items()}
-        return {name: idle for name, idle in found.items() if idle and idle.then != "off"}
+        """The teams whose idle GPUs have consequences; of one team, ask `idle_of`."""
+        return {name: idle for name in self.teams if (idle := self.idle_of(name))}
 
     @property
     def elsewhere(self) -> Mapping[str, Pool]:
