@@ -14,7 +14,14 @@ from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.manifests.pods import MARGIN, STAYS
 from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
-from gpu_tenancy.model.plan.guards import USUAL_LIMITS, USUAL_SIZES, GuardsPlan, own_images, prefix_expression
+from gpu_tenancy.model.plan.guards import (
+    OF_KUBERNETES,
+    USUAL_LIMITS,
+    USUAL_SIZES,
+    GuardsPlan,
+    own_images,
+    prefix_expression,
+)
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
@@ -263,6 +270,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
     values: dict[str, object] = {
         "exempt": guards.exempt,
         "makers": guards.makers,
+        "ofKubernetes": OF_KUBERNETES,
         "trainer": [guards.trainer] if guards.trainer else [],
         "caches": [guards.caches] if guards.caches else [],
         "teamLabel": guards.label[0],

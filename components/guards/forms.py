@@ -26,6 +26,7 @@ _OF_EVERY_STACK: Final = (
         "gangs",
         "kinds",
         "margin",
+        "ofKubernetes",
         "runtimes",
         "servers",
         "stays",

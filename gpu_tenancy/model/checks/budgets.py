@@ -113,6 +113,7 @@ def _claims(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
 
 
 _MONTH: Final = 30 * 86_400  # seconds of a monthly budget
+_PROMETHEUS: Final = "set operators.prometheus to here or installed"
 
 
 def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator[tuple[str, str]]:
@@ -141,9 +142,6 @@ def _unmeasured(tree: Tree) -> Iterator[tuple[str, str]]:
         yield rule, "set operators.gpuOperator to here or installed, or remove idle"
     if tree.stack.multikueue:
         yield "a MultiKueue manager and its workers would both queue a stopped job again", "remove idle"
-
-
-_PROMETHEUS: Final = "set operators.prometheus to here or installed"
 
 
 def _has_prometheus(tree: Tree) -> bool:

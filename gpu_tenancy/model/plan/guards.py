@@ -33,6 +33,7 @@ _VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL, "devicec
 """Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions, and of resources by
 which a container requests devices of a DeviceClass:
 https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource."""
+OF_KUBERNETES: Final = ("system:kube-controller-manager", accounts("kube-system"))  # its own controllers
 _ABOVE: Final = ("system:masters", "system:nodes")
 """Groups that are always exempt: the first can do everything, including deleting these policies; kubelets create only
 mirror pods of their static pods."""
@@ -163,7 +164,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         label=TEAM_LABEL,
         spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators})),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),
-        makers=("system:kube-controller-manager", accounts("kube-system"), *stops, *makers),
+        makers=(*OF_KUBERNETES, *stops, *makers),
         caches=next(_accounts_of(tree, _CACHES, _CACHES), None),
         frameworks=tuple(integrated["frameworks"]),
         external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),
