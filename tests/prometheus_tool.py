@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,9 +36,26 @@ def prometheus() -> Path:
 
 
 @contextmanager
-def running(configuration: Path, data: Path, *more: str) -> Generator[str]:
+def recorded(samples: Iterable[str], folder: Path, port: int | None = None) -> Generator[str]:
+    """The address of a Prometheus that has samples, such as `name{label="value"} 1 1785456000`."""
+    families: dict[str, list[str]] = {}
+    for sample in samples:
+        families.setdefault(sample.partition("{")[0], []).append(sample)
+    lines = [line for name, own in families.items() for line in (f"# TYPE {name} gauge", *own)]
+    (folder / "samples").write_text("\n".join([*lines, "# EOF\n"]), encoding="utf-8")
+    made = [str(promtool()), "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples"), str(folder / "data")]
+    subprocess.run(made, check=True, capture_output=True, timeout=GUARD)
+    (folder / "prometheus.yml").write_text("{}", encoding="utf-8")
+    # The samples are older or newer than the clock of this machine: they are never deleted.
+    kept = "--storage.tsdb.retention.time=100y"
+    with running(folder / "prometheus.yml", folder / "data", kept, port=port) as url:
+        yield url
+
+
+@contextmanager
+def running(configuration: Path, data: Path, *more: str, port: int | None = None) -> Generator[str]:
     """The address of a Prometheus that is ready, while the block runs; `more` are further flags."""
-    url = f"127.0.0.1:{free_ports(1)[0]}"
+    url = f"127.0.0.1:{port or free_ports(1)[0]}"
     words = [f"--config.file={configuration}", f"--storage.tsdb.path={data}", f"--web.listen-address={url}", *more]
     with subprocess.Popen(
         [str(prometheus()), *words, "--log.level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -127,16 +128,18 @@ def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
 
 
 _Job: TypeAlias = tuple[str, str]  # namespace and name
+_NOTHING: Final[Mapping[_Job, float]] = MappingProxyType({})
 
 
 def recorded_jobs(
-    server: Prometheus, period: Period, teams: Collection[str]
+    server: Prometheus, period: Period, teams: Collection[str], freed: Mapping[_Job, float] = _NOTHING
 ) -> tuple[list[JobRecord], Mapping[str, int]]:
     """Jobs of some namespaces in the order of submission, and the number of jobs left out, by the missing part.
 
     The server scrapes kube-state-metrics, and has the stack's recording rules. The Jobs of a JobSet, such as those of a
     TrainJob, are admitted as one. Of Jobs with the same name, metrics tell the last, without flavor and priority class:
     https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/job-metrics.md, read 2026-11-26.
+    Each is shorter by the seconds in `freed`; of a JobSet, by the least of its Jobs, because it is idle as a whole.
 
     Raises:
         ConsoleError: the server cannot be reached, or has no Jobs of these teams.
@@ -170,7 +173,8 @@ def recorded_jobs(
         elif not all(job in started and job in ended for job in jobs):
             left_out["no start or no end"] += 1
         else:
-            duration = max(0.0, max(ended[job] for job in jobs) - min(started[job] for job in jobs))
+            ran = max(ended[job] for job in jobs) - min(started[job] for job in jobs)
+            duration = max(0.0, ran - min(freed.get(job, 0.0) for job in jobs))
             counts = {job: max(1, round(pods.get(job, 1))) for job in jobs}
             parts = tuple(Part(count, round(gpus.get(job, 0) / count)) for job, count in counts.items())
             if duration < RECORDED_EVERY and not any(part.gpus for part in parts):

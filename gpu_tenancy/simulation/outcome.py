@@ -169,9 +169,14 @@ _GPU_HOURS: Final = 1.0
 class Comparison:
     """A replay of the same jobs at a git ref; a verdict is `gains`, `loses`, `both`, `same`, `new` or `gone`."""
 
-    ref: str
+    ref: str  # empty: at the same stack, where idle jobs are not stopped
     before: Outcome
     verdicts: Mapping[str, str]  # by team
+
+    @property
+    def place(self) -> str:
+        """Such as `at origin/main`, after `than`."""
+        return f"at {self.ref}" if self.ref else "without idle"
 
 
 def compare(ref: str, before: Outcome, after: Outcome) -> Comparison:

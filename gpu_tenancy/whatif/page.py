@@ -84,7 +84,7 @@ def replay_page(replayed: Replayed) -> str:
     against, span = replayed.against, replay.time_text(replayed.outcome.arrivals)
     teams = replay.teams_table(replayed)
     preempted = replay.preemptions_table(replayed)
-    axis = (f"From left to right: {span}.", *((f"Dashed: at {against.ref}.",) if against else ()))
+    axis = (f"From left to right: {span}.", *((f"Dashed: {against.place}.",) if against else ()))
     waits = "Waits are from submission to the first start. Medians and 95 % are exact to 2 %."
     note = (
         "Jobs start when Kueue admits them and run for as long as they ran. Nodes that have to be created, images that"
@@ -103,7 +103,7 @@ def replay_page(replayed: Replayed) -> str:
         sections,
         stack=replayed.stack,
         title=f"replay of {replayed.source}",
-        about=f"{replayed.outcome.jobs} jobs, {span}{f', compared with {against.ref}' if against else ''}",
+        about=f"{replayed.outcome.jobs} jobs, {span}{f', compared with the stack {against.place}' if against else ''}",
         tone=replay.tone(replayed),
         headline=replay.headline(replayed),
         sentences=list(replay.sentences(replayed)),

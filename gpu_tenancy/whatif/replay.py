@@ -25,7 +25,7 @@ class Replayed:
     outcome: Outcome
     left_out: dict[str, int]  # entries of the file without a start and an end, by the reason
     not_simulated: tuple[str, ...]  # features of the stack
-    against: Comparison | None  # the stack at another ref; None without one
+    against: Comparison | None  # the stack at another ref, or without `idle`; None without either
     teams: tuple[str, ...]
 
 
@@ -50,7 +50,7 @@ def headline(replayed: Replayed) -> str:
     of_teams = replayed.against.verdicts.items()
     changed = {kind: [team for team, verdict in of_teams if verdict == kind] for kind in VERDICTS}
     parts = [f"{', '.join(teams)} {_WORDS[kind]}" for kind, teams in changed.items() if teams]
-    return "; ".join(parts) or f"No team is better or worse off than at {replayed.against.ref}"
+    return "; ".join(parts) or f"No team is better or worse off than {replayed.against.place}"
 
 
 _WORDS: Final = {"loses": "lose", "both": "gain and lose", "gains": "gain"}

@@ -12,6 +12,7 @@ from gpu_tenancy.cost.statement import Period, Terms
 from gpu_tenancy.kueue import PodSet, Workload
 from gpu_tenancy.kueue.replay import Arrival, Replay, ReplayedJob
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
@@ -139,3 +140,19 @@ def arrivals(seed: int, count: int = 400) -> list[Arrival]:
         )
         for number, at in enumerate(moments)
     ]
+
+
+def use(team: str, at: float, name: str, hours: list[tuple[float, int | None]], kind: str = "Job") -> Iterator[str]:
+    """Samples of a job with a pod of 8 GPUs from a time on: for each number of hours, percent of use, or a gap."""
+    pod, owner = f'namespace="{team}",pod="{name}-0"', f'created_by_kind="{kind}",created_by_name="{name}"'
+    series = {f"kube_pod_info{{{pod},{owner}}}": 1.0, f'gpu_tenancy:gpus_of_job{{namespace="{team}",{owner}}}': 8.0}
+    if kind == "Job":
+        end = at + sum(length for length, _ in hours) * 3600
+        times = {"created": at, "status_start_time": at, "status_completion_time": end, "spec_parallelism": 1}
+        series |= {f'kube_job_{one}{{namespace="{team}",job_name="{name}"}}': value for one, value in times.items()}
+    for length, percent in hours:
+        for _ in range(round(length * 3600 / RECORDED_EVERY)):
+            at += RECORDED_EVERY
+            if percent is not None:
+                yield f"gpu_tenancy:pod_gpu_utilization{{{pod}}} {percent} {at:.0f}"
+                yield from (f"{one} {value:.0f} {at:.0f}" for one, value in series.items())

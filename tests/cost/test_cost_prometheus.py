@@ -1,17 +1,16 @@
 """`tenancy cost` asks a real Prometheus, which has a day of the recording rules' metrics."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cli_builders import Project, tenancy
-from cost_month import OCTOBER, lab, terms
-from prometheus_tool import promtool, running
-from starts import GUARD
+from cost_month import OCTOBER, lab, terms, use
+from prometheus_tool import recorded
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cost.idle import freed
@@ -68,60 +67,28 @@ KUBE = {
 }
 
 
-def _use(name: str, hours: list[tuple[float, int | None]], gpus: int = 8, kind: str = "Job") -> dict[str, list[str]]:
-    """Samples of a job's pod: for each number of hours, percent or a gap."""
-    pod, owner = f'namespace="vision",pod="{name}-0"', f'created_by_kind="{kind}",created_by_name="{name}"'
-    series = {
-        f"gpu_tenancy:pod_gpu_utilization{{{pod}}}": None,
-        f"kube_pod_info{{{pod},{owner}}}": 1,
-        f'gpu_tenancy:gpus_of_job{{namespace="vision",{owner}}}': gpus,
-    }
-    made: dict[str, list[str]] = {one: [] for one in series}
-    at = AUGUST.start + DAY - 4 * 3600  # over midnight
-    for length, percent in hours:
-        for _ in range(round(length * 3600 / RECORDED_EVERY)):
-            at += RECORDED_EVERY
-            for one, value in series.items() if percent is not None else ():
-                made[one].append(f"{one} {percent if value is None else value} {at:.0f}")
-    return made
+def _samples() -> Iterator[str]:
+    """Samples of the second day of October, and of idle jobs in August.
 
-
-USED = {
-    **_use("idle", [(1, 90), (9, 0)]),
-    **_use("slow", [(10, 3)]),
-    **_use("wakes", [(1, 90), (3, 0), (1, 90)]),
-    **_use("gaps", [(0.7, 0), (1, None), (0.7, 0), (1, None), (0.7, 0)]),
-    **_use("busy", [(10, 90)]),
-    **_use("nightly", [(10, 0)]),
-    **_use("server", [(10, 0)], kind="ReplicaSet"),
-}
-
-
-def _openmetrics() -> str:
-    """Samples of the second day of October; a sample at its end belongs to it, one at its start does not."""
-    lines: list[str] = []
-    every = {**{f"gpu_tenancy:gpus_{series}": value for series, value in SERIES.items()}, **KUBE}
-    for name in dict.fromkeys(series.partition("{")[0] for series in every):
-        lines.append(f"# TYPE {name} gauge")
-        for series, value in every.items():
-            if series.startswith(f"{name}{{"):
-                moments = range(DAY + RECORDED_EVERY, 2 * DAY + 1, RECORDED_EVERY)
-                lines += [f"{series} {value} {OCTOBER.start + at:.0f}" for at in moments]
-        lines += [line for one, own in USED.items() if one.startswith(f"{name}{{") for line in own]
-    for name in ("gpu_tenancy:pod_gpu_utilization", "kube_pod_info"):
-        lines += [f"# TYPE {name} gauge", *(line for one, own in USED.items() if one.startswith(name) for line in own)]
-    return "\n".join([*lines, "# EOF\n"])
+    A sample at the end of the day belongs to it, one at its start does not.
+    """
+    for series, value in {**{f"gpu_tenancy:gpus_{series}": value for series, value in SERIES.items()}, **KUBE}.items():
+        for at in range(DAY + RECORDED_EVERY, 2 * DAY + 1, RECORDED_EVERY):
+            yield f"{series} {value} {OCTOBER.start + at:.0f}"
+    began = AUGUST.start + DAY - 4 * 3600  # over midnight
+    vision = partial(use, "vision", began)
+    yield from vision("idle", [(1, 90), (9, 0)])
+    yield from vision("slow", [(10, 3)])
+    yield from vision("wakes", [(1, 90), (3, 0), (1, 90)])
+    yield from vision("gaps", [(0.7, 0), (1, None), (0.7, 0), (1, None), (0.7, 0)])
+    yield from vision("busy", [(10, 90)])
+    yield from vision("nightly", [(10, 0)])
+    yield from vision("server", [(10, 0)], kind="ReplicaSet")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    folder = tmp_path_factory.mktemp("prometheus")
-    (folder / "samples").write_text(_openmetrics(), encoding="utf-8")
-    made = [str(promtool()), "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples"), str(folder / "data")]
-    subprocess.run(made, check=True, capture_output=True, timeout=GUARD)
-    (folder / "prometheus.yml").write_text("{}", encoding="utf-8")
-    # The samples are older or newer than the clock of this machine: they are never deleted.
-    with running(folder / "prometheus.yml", folder / "data", "--storage.tsdb.retention.time=100y") as url:
+    with recorded(_samples(), tmp_path_factory.mktemp("prometheus")) as url:
         yield Prometheus(url)
 
 
@@ -226,4 +193,28 @@ def test_jobs_of_a_month_are_played_again(server: Prometheus, tmp_path: Path) ->
     ):
         refused = tenancy(*words, *more, project=project.folder)
         assert refused.exit_code == code
+        assert message in " ".join(refused.output.split())
+
+
+def test_jobs_that_idle_stops_end_sooner_when_replayed(server: Prometheus, tmp_path: Path) -> None:
+    project = Project.at(tmp_path / "project")
+    operators = {"prometheus": "installed", "gpuOperator": "installed"}
+    project.write("dev", lab())
+    project.write("idle", lab(idle={"for": "2h", "except": ["nightly"]}, operators=operators))
+    words = ("--prometheus", server.url, "--month", "2026-08", "--idle")
+    found = json.loads(tenancy("replay", "idle", *words, "-o", "json", project=project.folder).stdout)
+    ((before,), (after,)) = found["against"]["groups"], found["groups"]
+    # 8 GPUs each: `idle` ends 7 h sooner, `slow` 7.5 h; `wakes` was busy again an hour after its stop.
+    assert before["gpuHours"] - after["gpuHours"] == pytest.approx((7 + 7.5 + 1) * 8, abs=3)
+    assert after["wait95"] < before["wait95"]
+    assert found["against"]["teams"] == {"vision": "gains"}
+    shown = tenancy("replay", "idle", *words, "--out", tmp_path / "out", project=project.folder).output
+    assert "vision gain" in shown
+    assert "Dashed: without idle." in (tmp_path / "out" / "replay.html").read_text(encoding="utf-8")
+    for stack, more, message in (
+        ("dev", words, "--idle: no team has `idle`; set idle of the stack or of a team"),
+        ("idle", (*words, "--base", "main"), "--idle needs --prometheus, and no --base"),
+    ):
+        refused = tenancy("replay", stack, *more, project=project.folder)
+        assert refused.exit_code != 0
         assert message in " ".join(refused.output.split())

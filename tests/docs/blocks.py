@@ -12,12 +12,13 @@ A mark is an HTML comment in the line before a block, which readers do not see:
 | `each: as=WHO` | is run for each manifest that is submitted, with its name in place of NAME |
 | `stack:` | is a stack of its own |
 | `stack: over=NAME` | is valid with its sections in place of those of another stack |
-| `stack: into=NAME [at=PATH]` | is valid when it is merged into another stack |
+| `stack: into=NAME [at=PATH] [as=WHO]` | is valid when it is merged into another stack; this person edits its file so |
 | `tested: NAME` | is taken by a test of this name |
 | `below: MARK` | has no mark of its own, but this one, as all blocks below it: for pages that are generated |
 | `not run: REASON` | cannot be run here, by a reason of the list below |
 
-`within` repeats a block until it succeeds; `starts=platform` is for the first `make up`, which runs once for all pages.
+`within` repeats a block until it succeeds; `starts=platform` is for the first `make up`, which runs once for all pages;
+`beside=prometheus` is for a command that asks Prometheus about last month, which people.py makes.
 """
 
 import re
@@ -59,12 +60,12 @@ REASONS: Final = (
 
 # Options of each kind of mark; others take the text as it stands.
 KINDS: Final[Mapping[str, frozenset[str]]] = {
-    "run": frozenset({"as", "exit", "within", "starts"}),
-    "screen": frozenset({"as", "exit", "within", "lines"}),
+    "run": frozenset({"as", "exit", "within", "starts", "beside"}),
+    "screen": frozenset({"as", "exit", "within", "lines", "beside"}),
     "part": frozenset({"of"}),
     "submit": frozenset({"as", "pods"}),
     "each": frozenset({"as"}),
-    "stack": frozenset({"over", "into", "at"}),
+    "stack": frozenset({"over", "into", "at", "as"}),
     "file": frozenset(),
     "tested": frozenset(),
     "not run": frozenset(),
@@ -103,7 +104,8 @@ class Mark:
             return "" if self.text else f"{self.kind}: nothing named"
         if unknown := set(self.options) - allowed:
             return f"{self.kind}: unknown options {sorted(unknown)}; use {sorted(allowed)}"
-        if "as" in allowed and self.options.get("as") not in WHO:
+        nobody = "engineer" if self.kind == "stack" else None  # a stack need not be edited by anybody
+        if "as" in allowed and self.options.get("as", nobody) not in WHO:
             return f"{self.kind}: as={self.options.get('as')}; use one of {sorted(WHO)}"
         return ""
 

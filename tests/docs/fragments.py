@@ -38,14 +38,20 @@ def load_fragment(block: Block, folder: Path) -> Stack:
     base = yaml.safe_load((folder / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))["config"]
     part = yaml.safe_load(block.text)
     if "into" in block.mark.options:
-        # A part of a server or a job is put into it.
-        content = merged(base, _placed(part, block.mark), max(4, 1 + len(block.mark.options.get("at", "").split("."))))
+        content = part_of(base, block)
     else:
         content = {**base, **part.get("config", part)}
         if f"{NAMESPACE}:teams" in part:  # the others of the base name its teams
             content = {key: value for key, value in content.items() if key in part or key != f"{NAMESPACE}:datasets"}
     file.write_text(yaml.safe_dump({"config": content}), encoding="utf-8")
     return load(read_file(file))
+
+
+def part_of(base: Any, block: Block) -> Any:
+    """The config of a stack with a block as a part of it; a part of a server or a job is put into it."""
+    assert block.mark is not None
+    part = _placed(yaml.safe_load(block.text), block.mark)
+    return merged(base, part, max(4, 1 + len(block.mark.options.get("at", "").split("."))))
 
 
 def _is_whole(mark: Mark | None) -> bool:

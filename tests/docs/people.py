@@ -17,18 +17,24 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import platformdirs
+from cost_month import use
 from kubelet import kubelet
+from prometheus_tool import recorded
 from repository import ROOT
 from screens import COLUMNS
 from starts import GUARD
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import PATIENCE, Report, patient
+from gpu_tenancy.cost.statement import Period
 from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
 
 CLONED: Final = frozenset({"newcomer", "engineer", "admin"})
 # Identities in the stack `local`.
@@ -149,6 +155,21 @@ class People:
         cluster = self._served.enter_context(platform.cluster())
         names = [text_at(node, "metadata", "name") for node in cluster.list("v1", "Node", metadata_only=True)]
         self._served.enter_context(kubelet(platform, cluster, names))
+
+    def prometheus(self) -> None:
+        """Prometheus at its usual port, with last month of a team: jobs that hang, and one that waits for GPUs."""
+        if "prometheus" in self._made:
+            return
+        folder = self._made["prometheus"] = self.home / "prometheus"
+        folder.mkdir()
+        began = Period.of(None, datetime.now(UTC)).start + 36_000
+        used = 'gpu_tenancy:gpus_used{cluster_queue="ml-research",flavor="a100",resource="nvidia.com/gpu"}'
+        samples = chain(
+            (f"{used} 32 {began + at:.0f}" for at in range(0, 20 * 3600, RECORDED_EVERY)),
+            *(use("ml-research", began, f"hangs-{number}", [(1, 90), (9, 0)]) for number in range(4)),
+            use("ml-research", began + 3600, "waits", [(10, 90)]),
+        )
+        self._served.enter_context(recorded(samples, folder, port=9090))
 
     def down(self) -> None:
         self._served.close()

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 import yaml
 from blocks import PAGES, Block, Mark, blocks
+from fragments import part_of
 from people import ON_PLATFORM, People, Ran, within
 from screens import alike, command_of, part, screen
 
@@ -55,6 +56,8 @@ def test_each_command_of_the_page_runs_as_it_stands(people: People, page: Path) 
             continue
         if block.mark.kind == "file":
             write(people, found, block)
+        elif block.mark.kind == "stack" and "as" in block.mark.options:
+            edit(people, block)
         elif block.mark.kind == "submit":
             submit(people, found, block)
         elif block.mark.kind in {"run", "screen"}:
@@ -94,11 +97,23 @@ def write(people: People, found: list[Block], block: Block) -> None:
         file.write_text(block.text, encoding="utf-8")
 
 
+def edit(people: People, block: Block) -> None:
+    """Merges a part of a stack into the file of its reader."""
+    assert block.mark is not None
+    options = block.mark.options
+    file = people.folder(options["as"]) / "stacks" / f"Pulumi.{options['into']}.yaml"
+    base = yaml.safe_load(file.read_text(encoding="utf-8"))
+    changed = {**base, "config": part_of(base["config"], block)}
+    file.write_text(yaml.safe_dump(changed, sort_keys=False), encoding="utf-8")
+
+
 def run(people: People, block: Block) -> str:
     """Runs a block, and returns its expected text in the page."""
     assert block.mark is not None
     options = block.mark.options
     command = command_of(block) if block.mark.kind == "screen" else block.text
+    if options.get("beside") == "prometheus":
+        people.prometheus()
     if options.get("starts") == "platform":
         assert command.partition("#")[0].strip() == "make up"
         ran = people.up()

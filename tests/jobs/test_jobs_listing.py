@@ -412,6 +412,14 @@ def test_shows_use_of_requests_or_unknown() -> None:
     assert Screen.of(80, used((), pods=False)).lines[0] == "no running pods"
 
 
+def test_top_says_since_when_gpus_of_a_job_are_idle() -> None:
+    found = came("train", "ml")
+    found["metadata"]["annotations"] = {IDLE: "since 2026-01-01T00:00:00Z, notify at 2026-01-01T02:00:00Z"}
+    (row,) = of_jobs(Jobs("ml", (TRAIN, SET, JOB, *PODS), (_workload(found, TRAIN),)), {}, {})
+    assert row.idle.startswith("idle for ")
+    assert f"train: {row.idle}" in Screen.of(80, used((row,), pods=False)).lines
+
+
 def test_requeued_elastic_job_has_its_requested_pods() -> None:
     annotations = {
         "kueue.x-k8s.io/job-min-parallelism": "1",

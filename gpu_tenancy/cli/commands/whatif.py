@@ -20,6 +20,7 @@ from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
+    from gpu_tenancy.cost import idle as cost_idle
     from gpu_tenancy.cost import prometheus as cost_prometheus
     from gpu_tenancy.cost import statement
     from gpu_tenancy.embedded import platform
@@ -192,6 +193,9 @@ def replay(
         str | None,
         typer.Option("--base", metavar="REF", help="Also play the stack at this git ref: who gains, who loses."),
     ] = None,
+    idle: Annotated[
+        bool, typer.Option("--idle", help="Also stop jobs as `idle` of the stack would have: whose wait is shorter.")
+    ] = False,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -210,6 +214,8 @@ def replay(
     """
     with terminal.errors(stack):
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
+        if idle and (ref or not prometheus):
+            raise UsageError("--idle needs --prometheus, and no --base", "the use of GPUs is in Prometheus only")
         before = None if ref is None else _at(stack, projects.project_folder(project), ref)
         tree = options.tree_of(stack, project)
         trace, name, missing = _jobs(tree, source, prometheus, month)
@@ -220,6 +226,11 @@ def replay(
         if before is not None and ref is not None:
             terminal.progress(f"playing {name} on {stack} at {ref}")
             comparison = outcomes.compare(ref, replays.replay(before, trace, checkpoint=every), outcome)
+        elif idle:
+            terminal.progress(f"playing {name} on {stack} with idle")
+            recorded = outcome
+            outcome = replays.replay(tree, _jobs(tree, None, prometheus, month, idle=True)[0], checkpoint=every)
+            comparison = outcomes.compare("", recorded, outcome)
         if not outcome.jobs:
             reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
             place = f"--used: {source}" if source else name
@@ -238,9 +249,12 @@ def replay(
 
 
 def _jobs(
-    tree: "shares.Tree", source: Path | None, prometheus: str | None, month: str | None
+    tree: "shares.Tree", source: Path | None, prometheus: str | None, month: str | None, *, idle: bool = False
 ) -> "tuple[Iterable[replays.JobRecord], str, Mapping[str, int]]":
-    """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
+    """The recorded jobs, where they come from, and how many are known to be left out, by the reason.
+
+    With `idle`, each is shorter by what `idle` of the stack would have freed.
+    """
     if (prometheus is None) == (source is None):
         raise UsageError("specify one of --used and --prometheus", "set --used to a file of recorded jobs")
     if source is not None:
@@ -248,7 +262,12 @@ def _jobs(
     period = statement.Period.of(month, datetime.now(UTC))
     terminal.progress(f"asking {prometheus}")
     server = cost_prometheus.Prometheus(prometheus or "")
-    records, left_out = cost_prometheus.recorded_jobs(server, period, tree.stack.teams)
+    freed: Mapping[tuple[str, str], float] = {}
+    if idle:
+        if not (teams := tree.stack.idle_teams):
+            raise ConsoleError("--idle: no team has `idle`", "set idle of the stack or of a team")
+        freed = cost_idle.freed_seconds(teams, server, period)
+    records, left_out = cost_prometheus.recorded_jobs(server, period, tree.stack.teams, freed)
     return records, f"{prometheus}, {period.month}", left_out
 
 

@@ -36,6 +36,9 @@ pytestmark = [
 ]
 BUSY_AT: Final = "gpu_tenancy:pod_busy_at"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+SETS: Final = "jobset.x-k8s.io/v1alpha2"
+USE: Final = "gpu-tenancy.dev/simulated-gpu-use"  # percent, of a pod
+ONE: Final[Data] = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
 
 
 def with_idle() -> Data:
@@ -72,9 +75,9 @@ def idle_jobs(rita: Researcher, server: str, folder: Path, policy: str, *spared:
     return Scheduled(rita, folder, IDLE_GPUS, ACCOUNT.name, SERVER=server, TEAMS=teams)
 
 
-def submit(rita: Researcher, name: str, use: int, gpus: int = 1) -> Manifest:
-    job: Any = a_job(name, TEAM, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)})
-    job["spec"]["template"]["metadata"] = {"annotations": {"gpu-tenancy.dev/simulated-gpu-use": str(use)}}
+def submit(rita: Researcher, name: str, use: int) -> Manifest:
+    job: Any = a_job(name, TEAM, ONE)
+    job["spec"]["template"]["metadata"] = {"annotations": {USE: str(use)}}
     rita.submit(job)
     rita.running(name, 1)
     return job
@@ -84,14 +87,14 @@ def note(rita: Researcher, name: str) -> str:
     return text_at(workload_of(rita.cluster, name, TEAM), "metadata", "annotations", IDLE)
 
 
-def measured(rita: Researcher, server: str, *names: str, after: int = 4) -> None:
-    """Waits until Prometheus knows for long enough when the pods of jobs were busy."""
+def measured(rita: Researcher, server: str, *names: str, idle: str = "idle", after: int = 4) -> None:
+    """Waits until Prometheus knows when the pods of jobs were busy: those with `idle` in their name long ago."""
     pods = {text_at(pod, "metadata", "name") for name in names for pod in rita.pods(name)}
 
     def known() -> bool:
         found = Prometheus(server).query(f"time() - {BUSY_AT} >= 0", time.time())
-        idle = {labels["pod"]: seconds for labels, seconds in found if labels["pod"] in pods}
-        return set(idle) == pods and all(seconds > after for name, seconds in idle.items() if name.startswith("idle"))
+        ago = {labels["pod"]: seconds for labels, seconds in found if labels["pod"] in pods}
+        return set(ago) == pods and all(seconds > after for name, seconds in ago.items() if idle in name)
 
     rita.cluster.wait_for(known, timeout=60, what="metrics of the pods")
 
@@ -135,7 +138,7 @@ def test_an_idle_job_is_told_then_requeued(rita: Researcher, server: str, tmp_pa
 
 def test_a_single_pod_names_its_workload(rita: Researcher) -> None:
     """By this annotation of Kueue, the CronJob finds the pods of a Workload; Jobs have it in the tests above."""
-    job: Any = a_job("alone", TEAM, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"})
+    job: Any = a_job("alone", TEAM, ONE)
     made: Any = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -146,6 +149,28 @@ def test_a_single_pod_names_its_workload(rita: Researcher) -> None:
     (pod,) = rita.running("alone", 1)
     named = text_at(pod, "metadata", "annotations", "kueue.x-k8s.io/workload")
     assert named in {text_at(one, "metadata", "name") for one in rita.cluster.list(KUEUE, "Workload", namespace=TEAM)}
+    rita.end(made)
+
+
+def test_a_job_set_is_idle_when_all_its_pods_are(rita: Researcher, server: str, tmp_path: Path) -> None:
+    def role(name: str, use: int) -> Data:
+        job: Any = a_job(name, TEAM, ONE)["spec"]
+        pod = {**job["template"], "metadata": {"annotations": {USE: str(use)}}}
+        return {"name": name, "template": {"spec": {"template": pod}}}
+
+    spec: Any = {"replicatedJobs": [role("idle", 0), role("busy", 100)]}
+    made = rita.submit({"apiVersion": SETS, "kind": "JobSet", "metadata": {"name": "pair"}, "spec": spec})
+    pods = {text_at(pod, "metadata", "name"): pod for pod in rita.running("pair", 2)}
+    measured(rita, server, "pair")
+    run = idle_jobs(rita, server, tmp_path, "requeue")
+    assert run() == ""
+    (busy,) = (pod for name, pod in pods.items() if "busy" in name)
+    rita.cluster.patch(Reference.of(busy), {"metadata": {"annotations": {USE: "0"}}})
+    measured(rita, server, "pair", idle="pair")
+    assert "annotated" in run()
+    assert "patched" in run()
+    again = {text_at(pod, "metadata", "name") for pod in rita.running("pair", 2)}
+    assert not again & set(pods)
     rita.end(made)
 
 
