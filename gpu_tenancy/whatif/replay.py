@@ -49,11 +49,11 @@ def headline(replayed: Replayed) -> str:
         return f"{jobs}: {median}, 95 % wait at most {time_text(most)}"
     of_teams = replayed.against.verdicts.items()
     changed = {kind: [team for team, verdict in of_teams if verdict == kind] for kind in VERDICTS}
-    parts = [f"{', '.join(teams)} {_WORDS[kind]}" for kind, teams in changed.items() if teams]
+    parts = [f"{', '.join(teams)} {_WORDS[kind][len(teams) > 1]}" for kind, teams in changed.items() if teams]
     return "; ".join(parts) or f"No team is better or worse off than {replayed.against.place}"
 
 
-_WORDS: Final = {"loses": "lose", "both": "gain and lose", "gains": "gain"}
+_WORDS: Final = {"loses": ("loses", "lose"), "both": ("gains and loses", "gain and lose"), "gains": ("gains", "gain")}
 
 
 def tone(replayed: Replayed) -> Tone:

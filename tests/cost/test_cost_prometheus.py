@@ -209,7 +209,7 @@ def test_jobs_that_idle_stops_end_sooner_when_replayed(server: Prometheus, tmp_p
     assert after["wait95"] < before["wait95"]
     assert found["against"]["teams"] == {"vision": "gains"}
     shown = tenancy("replay", "idle", *words, "--out", tmp_path / "out", project=project.folder).output
-    assert "vision gain" in shown
+    assert "vision gains" in shown
     assert "Dashed: without idle." in (tmp_path / "out" / "replay.html").read_text(encoding="utf-8")
     for stack, more, message in (
         ("dev", words, "--idle: no team has `idle`; set idle of the stack or of a team"),
