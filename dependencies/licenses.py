@@ -131,11 +131,14 @@ def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Ru
 
 
 def is_allowed(expression: str, allowed: frozenset[str]) -> bool:
-    """Whether each part of an AND, and at least one part of an OR, is allowed; raises ValueError for parentheses."""
+    """Whether a license is allowed, of an OR at least one, of an AND each; raises ValueError for parentheses.
+
+    AND binds more tightly than OR: https://spdx.github.io/spdx-spec/v3.0.1/annexes/spdx-license-expressions/.
+    """
     if "(" in expression:
         msg = f"{expression}: parentheses are not supported"
         raise ValueError(msg)
-    return all(any(one in allowed for one in part.split(" OR ")) for part in expression.split(" AND "))
+    return any(all(one in allowed for one in part.split(" AND ")) for part in expression.split(" OR "))
 
 
 def page(licenses: Mapping[str, str], packages: Sequence[Package], table: Rules) -> str:

@@ -71,6 +71,8 @@ def test_an_exception_is_for_development_only() -> None:
 def test_of_licenses_to_choose_from_one_must_be_allowed() -> None:
     assert is_allowed("GPL-2.0-only OR MIT", rules().allowed)
     assert is_allowed("MIT AND Apache-2.0 OR GPL-2.0-only AND ISC", rules().allowed)
+    assert not is_allowed("MIT AND GPL-2.0-only OR GPL-2.0-only", rules().allowed)
+    assert not is_allowed("MIT OR ISC AND GPL-2.0-only", frozenset({"ISC"}))
     with pytest.raises(ValueError, match="parentheses"):
         is_allowed("(MIT OR ISC) AND ISC", rules().allowed)
 
