@@ -1,4 +1,4 @@
-"""Prometheus, promtool and amtool, for tests of expressions, alerts and recorded metrics."""
+"""Prometheus, promtool, amtool and busybox, for tests of expressions, alerts, recorded metrics and scripts."""
 
 import os
 import platform
@@ -23,6 +23,7 @@ _PACKAGES: Final = {
     "promtool": ("promtool", "prometheus"),
     "prometheus": ("prometheus",),
     "amtool": ("prometheus-alertmanager",),
+    "busybox": ("busybox",),
 }
 """Debian's packages of a program: promtool has its own since Debian 14, and was in Prometheus' before."""
 
@@ -84,6 +85,10 @@ def amtool() -> Path:
     return _program("amtool")
 
 
+def busybox() -> Path:
+    return _program("busybox")
+
+
 def _program(program: str) -> Path:
     """A program on the path, kept in the cache, or from Debian's package, for which no root is needed."""
     found = shutil.which(program)
@@ -98,7 +103,7 @@ def _program(program: str) -> Path:
         subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "all")], check=True, timeout=GUARD)
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
-        shutil.copy2(folder / "all/usr/bin" / program, unfinished)
+        shutil.copy2(next((folder / "all").glob(f"**/bin/{program}")), unfinished)
         unfinished.replace(kept)
     return kept
 

@@ -1,13 +1,19 @@
-"""CronJobs of the platform on the API server: their command with the real kubectl, as their account."""
+"""CronJobs of the platform on the API server: their command with the real kubectl, as their account.
 
-import os
+Their image is Alpine's, whose shell, awk and date are busybox, with fewer options than this machine's.
+"""
+
+import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
+from prometheus_tool import busybox
 from researchers import Researcher
 from starts import GUARD
+
+TOOLS: Final = ("sh", "awk", "cat", "date", "sed", "sleep", "sort")  # that scripts use
 
 
 class Scheduled:
@@ -22,13 +28,19 @@ class Scheduled:
         config["users"][0]["user"] = {"token": researcher.cluster.token(namespace, account, seconds=3600)}
         self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
         self.folder, self.variables = folder, variables
+        self.tools = folder / "tools"
+        self.tools.mkdir(exist_ok=True)
+        programs = {**dict.fromkeys(TOOLS, busybox()), "kubectl": Path(shutil.which("kubectl") or "kubectl")}
+        for tool, program in programs.items():
+            (self.tools / tool).unlink(missing_ok=True)
+            (self.tools / tool).symlink_to(program)
 
     def run(self) -> "subprocess.CompletedProcess[str]":
         given = {one["name"]: one["value"] for one in self.container["env"]} | self.variables
-        own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
-        return subprocess.run(
-            self.container["command"], env={**given, **own}, capture_output=True, text=True, check=False, timeout=GUARD
-        )
+        own = {"PATH": str(self.tools), "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
+        shell, *words = self.container["command"]
+        command = [str(self.tools / Path(shell).name), *words]
+        return subprocess.run(command, env={**given, **own}, capture_output=True, text=True, check=False, timeout=GUARD)
 
     def __call__(self) -> str:
         done = self.run()
