@@ -212,20 +212,16 @@ _AN_APP: Final = "apiVersion: example.com/v1, kind: App"
     ("of", "spec"),
     [
         # Beside an item of a path, an entry of a path, an item of the containers.
-        (
-            "apiVersion: batch.volcano.sh/v1alpha1, kind: Job",
-            "{tasks: [true, {template: {spec: {containers: [PRIVILEGED]}}}]}",
-        ),
-        (
-            "apiVersion: kubeflow.org/v1, kind: PyTorchJob",
-            "{pytorchReplicaSpecs: {A: 1, Worker: {template: {spec: {containers: [PRIVILEGED]}}}}}",
-        ),
+        ("apiVersion: batch.volcano.sh/v1alpha1, kind: Job",
+         "{tasks: [true, {template: {spec: {containers: [PRIVILEGED]}}}]}"),
+        ("apiVersion: kubeflow.org/v1, kind: PyTorchJob",
+         "{pytorchReplicaSpecs: {A: 1, Worker: {template: {spec: {containers: [PRIVILEGED]}}}}}"),
         (_AN_APP, "{containers: [true, PRIVILEGED]}"),
         # In a map with names of a container, and in a container.
         (_AN_APP, "{containers: [{resources: [{containers: [PRIVILEGED]}]}]}"),
         (_AN_APP, "{containers: [{name: a, resources: {}, volumes: [{podSpec: {containers: [PRIVILEGED]}}]}]}"),
     ],
-)
+)  # fmt: skip
 def test_a_pod_beside_a_value_of_another_type_is_found(of: str, spec: str) -> None:
     work = filled(yaml.safe_load(f"{{{of}, spec: {spec}}}"), "PRIVILEGED", _PRIVILEGED, "ml")
     assert "broken" in found(security.no_privileged, work)
