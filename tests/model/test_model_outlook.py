@@ -353,7 +353,7 @@ def test_numbers_have_their_origin(sections: Data, expected: dict[str, tuple[str
     found = reasons(stack(**sections))
     for place, origin in expected.items():
         reason = found[place.partition("|")[0], place.partition("|")[2]]
-        assert (reason.value, reason.because, " ".join(".".join(path) for path in reason.paths)) == origin, place
+        assert (reason.value, reason.because, " ".join(".".join(map(str, path)) for path in reason.paths)) == origin, place
 
 
 def test_preemptors_and_grace_periods_are_explained() -> None:
