@@ -76,21 +76,15 @@ def test_a_channel_can_be_claimed(person: Person, make: Any) -> None:
         ([exact(adminAccess=True)], SEVERAL),
         ([exact(allocationMode="All")], SEVERAL),
         ([exact(count=2)], SEVERAL),
-        (
-            [{"name": "any", "firstAvailable": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com"}]}],
-            "claims one of several devices by firstAvailable, which no queue counts",
-        ),
-        (
-            [{"name": "any", "firstAvailable": [{"name": "channel", "deviceClassName": CHANNEL}]}],
-            "claims one of several devices by firstAvailable, which no queue counts",
-        ),
-        (
-            [exact("gpu.nvidia.com", selectors=[{"cel": {"expression": f"device.driver == '{DRIVER}'"}}])],
-            "claims devices of DeviceClass gpu.nvidia.com",
-        ),
+        ([{"name": "any", "firstAvailable": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com"}]}],
+         "claims one of several devices by firstAvailable, which no queue counts"),
+        ([{"name": "any", "firstAvailable": [{"name": "channel", "deviceClassName": CHANNEL}]}],
+         "claims one of several devices by firstAvailable, which no queue counts"),
+        ([exact("gpu.nvidia.com", selectors=[{"cel": {"expression": f"device.driver == '{DRIVER}'"}}])],
+         "claims devices of DeviceClass gpu.nvidia.com"),
     ],
     ids=["gpu", "mig", "daemon", "two", "admin", "all", "count", "first", "first-channel", "selector"],
-)
+)  # fmt: skip
 def test_no_other_device_can_be_claimed(person: Person, make: Any, requests: list[Any], words: str) -> None:
     refusal = person.refusal(make(*requests))
     assert words in refusal or ("adminAccess" in str(requests) and "admin-access" in refusal)

@@ -285,27 +285,19 @@ def newcomer(door: Door, tenant: Person) -> Iterator[Person]:
 
 
 FACTS: dict[str, tuple[Any, str, Any]] = {
-    "a maximum for two resources": (
-        job(OTHER, OTHER, pod_of(5)),
+    "a maximum for two resources": (job(OTHER, OTHER, pod_of(5)),
         "requests 5 nvidia.com/gpu in container c, but the maximum of a container in this namespace is 4",
-        job(OTHER, OTHER, pod_of(4)),
-    ),
-    "default limits of their own": (
-        job(OTHER, None, bounded(cpu=("1500m", None))),
+        job(OTHER, OTHER, pod_of(4))),
+    "default limits of their own": (job(OTHER, None, bounded(cpu=("1500m", None))),
         "sets no limit of cpu for a request of 1500m in container c, so LimitRange containers sets 1",
-        job(OTHER, None, bounded(cpu=("1", None))),
-    ),
-    "one priority class": (
-        job(OTHER, OTHER, pod_of(priorityClassName="ml-low")),
+        job(OTHER, None, bounded(cpu=("1", None)))),
+    "one priority class": (job(OTHER, OTHER, pod_of(priorityClassName="ml-low")),
         "uses priority class ml-low, which is not allowed in this namespace; set one of ml-high",
-        job(OTHER, OTHER, pod_of(priorityClassName="ml-high")),
-    ),
-    "two Volcano queues": (
-        gang(OTHER, "three"),
+        job(OTHER, OTHER, pod_of(priorityClassName="ml-high"))),
+    "two Volcano queues": (gang(OTHER, "three"),
         "uses Volcano queue three, which is not a queue of this namespace; set spec.queue: one or two",
-        gang(OTHER, "two"),
-    ),
-}
+        gang(OTHER, "two")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FACTS)

@@ -88,32 +88,19 @@ def test_updates_that_leave_old_values_pass(tenant: Person, kept: Callable[[Any]
 HELD: Final[Any] = {**job(RESEARCH, RESEARCH), "spec": {**job(RESEARCH, RESEARCH)["spec"], "suspend": True}}
 # An object, its update, and the message.
 LATER: Final[dict[str, tuple[Any, Any, str]]] = {
-    "the scheduler of a gang": (
-        gang(RESEARCH, "ml-research-l4"),
-        {"spec": {"schedulerName": "default-scheduler"}},
-        "but has schedulerName default-scheduler",
-    ),
-    "the class of a PodGroup": (
-        pod_group(RESEARCH, "ml-research-l4"),
-        {"spec": {"priorityClassName": CRITICAL}},
-        FORBIDDEN,
-    ),
-    "an annotation that Volcano reads": (
-        HELD,
+    "the scheduler of a gang": (gang(RESEARCH, "ml-research-l4"), {"spec": {"schedulerName": "default-scheduler"}},
+        "but has schedulerName default-scheduler"),
+    "the class of a PodGroup": (pod_group(RESEARCH, "ml-research-l4"), {"spec": {"priorityClassName": CRITICAL}},
+        FORBIDDEN),
+    "an annotation that Volcano reads": (HELD,
         {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "ml-serving-l4"}}},
-        "sets annotation scheduling.volcano.sh/queue-name to ml-serving-l4",
-    ),
-    "an annotation that JobSet reads": (
-        job_set(RESEARCH, RESEARCH),
+        "sets annotation scheduling.volcano.sh/queue-name to ml-serving-l4"),
+    "an annotation that JobSet reads": (job_set(RESEARCH, RESEARCH),
         {"metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/os"}}},
-        "sets annotation alpha.jobset.sigs.k8s.io/exclusive-topology",
-    ),
-    "an owner": (
-        HELD,
-        {"metadata": owned("apps/v1", "StatefulSet", {"metadata": {}})["metadata"]},
-        "sets StatefulSet o as its controller, so the queue would not count its GPUs",
-    ),
-}
+        "sets annotation alpha.jobset.sigs.k8s.io/exclusive-topology"),
+    "an owner": (HELD, {"metadata": owned("apps/v1", "StatefulSet", {"metadata": {}})["metadata"]},
+        "sets StatefulSet o as its controller, so the queue would not count its GPUs"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LATER)

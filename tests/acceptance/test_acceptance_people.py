@@ -372,20 +372,12 @@ def test_pod_security_and_the_pack_agree(baseline: Cluster) -> None:
     [
         pytest.param(
             {"containers": [{"name": "main", "image": IMAGE, "ports": [{"containerPort": 80, "hostPort": 80}]}]},
-            "hostPort",
-            id="a port of the host",
-        ),
-        pytest.param(
-            {"containers": [{"name": "main", "image": IMAGE, "livenessProbe": _PROBE}]},
-            "violates PodSecurity",
-            id="a probe of another host",
-        ),
-        pytest.param(
-            {"containers": [{"name": "main", "image": IMAGE, "lifecycle": {"preStop": _PROBE}}]},
-            "violates PodSecurity",
-            id="a hook that calls another host",
-        ),
+            "hostPort", id="a port of the host"),
+        pytest.param({"containers": [{"name": "main", "image": IMAGE, "livenessProbe": _PROBE}]},
+            "violates PodSecurity", id="a probe of another host"),
+        pytest.param({"containers": [{"name": "main", "image": IMAGE, "lifecycle": {"preStop": _PROBE}}]},
+            "violates PodSecurity", id="a hook that calls another host"),
     ],
-)
+)  # fmt: skip
 def test_the_api_server_enforces_the_level(baseline: Cluster, fields: Json, words: str) -> None:
     assert words in refused(baseline, fields)

@@ -233,20 +233,16 @@ def test_a_file_has_levels_objects_and_what_only_the_cli_opens(tmp_path: Path) -
     [
         pytest.param(b'{"one": {"most": NaN}}', "not valid JSON: NaN is not a JSON number", id="number"),
         pytest.param(b'{"one": "\xff"}', "not valid JSON: .*; fix the JSON syntax", id="encoding"),
-        pytest.param(
-            b'{"environments": "a/b"}', "environments: not a list of strings; list names of", id="environments"
-        ),
-        pytest.param(
-            b'{"one": {"enforcementLevel": null}}', "one: None is not an enforcement level; set one of", id="level"
-        ),
-        pytest.param(
-            b'{"one": "strict"}', "one: 'strict' is not an enforcement level; set one of advisory, mandatory", id="word"
-        ),
-        pytest.param(
-            b'{"one": 3}', "one: 3 is not a level or an object; set a level, or an object with settings", id="form"
-        ),
+        pytest.param(b'{"environments": "a/b"}', "environments: not a list of strings; list names of",
+            id="environments"),
+        pytest.param(b'{"one": {"enforcementLevel": null}}', "one: None is not an enforcement level; set one of",
+            id="level"),
+        pytest.param(b'{"one": "strict"}', "one: 'strict' is not an enforcement level; set one of advisory, mandatory",
+            id="word"),
+        pytest.param(b'{"one": 3}', "one: 3 is not a level or an object; set a level, or an object with settings",
+            id="form"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_the_cli_refuses_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "config.json"
     file.write_bytes(content)

@@ -91,33 +91,23 @@ Expected = tuple[str, str, str, int, int, int, tuple[str, ...]]
     ("objects", "expected"),
     [
         pytest.param({"Workload": [admitted()], "Pod": [on_node("a")]}, None, id="counted"),
-        pytest.param(
-            {"Workload": [admitted()], "Pod": [on_node("a"), on_node("b"), on_node("c", **DELETED)]},
-            ("research", "a100", GPU, 16, 8, 8, (JOB,)),
-            id="resized-child",
-        ),
-        pytest.param(
-            {"Workload": [workload(only_gpus(job()))], "Pod": [on_node("a")]},
-            ("research", "a100", GPU, 8, 0, 0, (JOB,)),
-            id="unsuspended-while-pending",
-        ),
+        pytest.param({"Workload": [admitted()], "Pod": [on_node("a"), on_node("b"), on_node("c", **DELETED)]},
+            ("research", "a100", GPU, 16, 8, 8, (JOB,)), id="resized-child"),
+        pytest.param({"Workload": [workload(only_gpus(job()))], "Pod": [on_node("a")]},
+            ("research", "a100", GPU, 8, 0, 0, (JOB,)), id="unsuspended-while-pending"),
         pytest.param(
             {"Workload": [admitted(), admitted("other")], "Pod": [on_node("a"), on_node("b"), on_node("x", "other")]},
             ("research", "a100", GPU, 24, 16, 0, (JOB,)),
             id="only-the-larger-owner-is-named",
         ),
-        pytest.param(
-            {"Pod": [on_node("x", "")]}, ("research", "a100", GPU, 8, 0, 0, ("Pod research/x",)), id="without-workload"
-        ),
+        pytest.param({"Pod": [on_node("x", "")]}, ("research", "a100", GPU, 8, 0, 0, ("Pod research/x",)),
+            id="without-workload"),
         pytest.param({"Pod": [on_node("x", on="")]}, None, id="without-node"),
         pytest.param({"Pod": [on_node("x", namespace="kube-system")]}, None, id="namespace-without-queue"),
         pytest.param({"Pod": [on_node("x", **DELETED)]}, None, id="terminating"),
         pytest.param({"Pod": [phase(on_node("x"), "Failed"), phase(on_node("y"), "Succeeded")]}, None, id="ended"),
-        pytest.param(
-            {**SHARED, "Workload": [admitted("t", "speech", "research")], "Pod": [on_node("a")]},
-            None,
-            id="namespaces-share",
-        ),
+        pytest.param({**SHARED, "Workload": [admitted("t", "speech", "research")], "Pod": [on_node("a")]}, None,
+            id="namespaces-share"),
         pytest.param(
             {
                 **SHARED,
@@ -127,40 +117,22 @@ Expected = tuple[str, str, str, int, int, int, tuple[str, ...]]
             ("research", "a100", GPU, 16, 8, 0, (JOB,)),
             id="namespaces-share-too-much",
         ),
-        pytest.param(
-            {**TWO_QUEUES, "Workload": [admitted(queue="batch")], "Pod": [on_node("a")]},
-            None,
-            id="queues-share-a-namespace",
-        ),
-        pytest.param(
-            {**TWO_QUEUES, "Workload": [admitted(queue="batch")], "Pod": [on_node("a"), on_node("b")]},
-            ("batch, research", "a100", GPU, 16, 8, 0, (JOB,)),
-            id="queues-share-too-much",
-        ),
-        pytest.param(
-            {**H100, "Workload": [admitted()], "Pod": [on_node("a", on="n2")]},
-            ("research", "h100", GPU, 8, 0, 0, (JOB,)),
-            id="node-of-another-flavor",
-        ),
+        pytest.param({**TWO_QUEUES, "Workload": [admitted(queue="batch")], "Pod": [on_node("a")]}, None,
+            id="queues-share-a-namespace"),
+        pytest.param({**TWO_QUEUES, "Workload": [admitted(queue="batch")], "Pod": [on_node("a"), on_node("b")]},
+            ("batch, research", "a100", GPU, 16, 8, 0, (JOB,)), id="queues-share-too-much"),
+        pytest.param({**H100, "Workload": [admitted()], "Pod": [on_node("a", on="n2")]},
+            ("research", "h100", GPU, 8, 0, 0, (JOB,)), id="node-of-another-flavor"),
         pytest.param({"Node": [], "Workload": [admitted()], "Pod": [on_node("a")]}, None, id="unknown-node"),
-        pytest.param(
-            {"ClusterQueue": [MIG_QUEUE], "Pod": [of(on_node("a"), MIG)]},
-            ("research", "a100", MIG, 1, 0, 0, (JOB,)),
-            id="mig",
-        ),
+        pytest.param({"ClusterQueue": [MIG_QUEUE], "Pod": [of(on_node("a"), MIG)]},
+            ("research", "a100", MIG, 1, 0, 0, (JOB,)), id="mig"),
         pytest.param({"Pod": [of(on_node("a"), "rdma/hca_shared")]}, None, id="resource-that-no-queue-counts"),
         pytest.param({"Queue": [volcano("8")], "Pod": [gang("a")]}, None, id="gang"),
         pytest.param({"Queue": [volcano(None)], "Pod": [gang("a")]}, None, id="gang-before-volcano-counts"),
-        pytest.param(
-            {"Queue": [volcano("8")], "Pod": [gang("a"), gang("b")]},
-            ("Volcano research-a100", "-", GPU, 16, 8, 0, ("Job research/sweep",)),
-            id="gang-too-large",
-        ),
-        pytest.param(
-            {"Queue": [volcano("8")], "Pod": [gang("a", "default")]},
-            ("research", "a100", GPU, 8, 0, 0, ("Job research/sweep",)),
-            id="gang-outside-the-queues",
-        ),
+        pytest.param({"Queue": [volcano("8")], "Pod": [gang("a"), gang("b")]},
+            ("Volcano research-a100", "-", GPU, 16, 8, 0, ("Job research/sweep",)), id="gang-too-large"),
+        pytest.param({"Queue": [volcano("8")], "Pod": [gang("a", "default")]},
+            ("research", "a100", GPU, 8, 0, 0, ("Job research/sweep",)), id="gang-outside-the-queues"),
     ],
 )  # fmt: skip
 def test_bound_beyond_counted_is_a_breach(objects: dict[str, Any], expected: Expected | None) -> None:

@@ -37,10 +37,6 @@ def workloads() -> list[KubernetesObject]:
     return [resource for resource in local().objects if resource.kind in WORKLOADS]
 
 
-def containers() -> list[Any]:
-    return [container for resource in workloads() for spec in pod_specs(resource) for container in spec["containers"]]
-
-
 def test_the_same_stack_gives_the_same_bytes() -> None:
     second = program(read_file(LOCAL).sections, TENANCY)
     assert repr([one.manifest for one in second.objects]) == repr([one.manifest for one in local().objects])

@@ -21,7 +21,9 @@ from gpu_tenancy.model.spec.roles import Framework
 LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
 # The object of each framework that has its pods' JobSet.
 TRAIN_JOBS = ("pytorch", "jax", "mpi", "deepspeed")
-KINDS = {**dict.fromkeys(TRAIN_JOBS, ("TrainingRuntime", "job-j")), "jobset": ("JobSet", "j")}
+KINDS = {**{name: ("TrainingRuntime", f"job-{name}") for name in TRAIN_JOBS}, "jobset": ("JobSet", "jobset")}
+FRAMEWORKS = ("job", *KINDS, "ray", "leader-worker")
+GPUS: Final[Data] = {"h100": {"guaranteed": 8, "limit": 32}}
 
 
 def object_kind(framework: str) -> str:
@@ -30,8 +32,7 @@ def object_kind(framework: str) -> str:
 
 
 def sections(**fields: Any) -> Data:
-    gpus = {"h100": {"guaranteed": 8, "limit": 32}}
-    return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=gpus, training={"j": job(**fields)})})
+    return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=GPUS, training={"j": job(**fields)})})
 
 
 def spec(kind: str, name: str, **fields: Any) -> Any:
@@ -48,26 +49,31 @@ def empty(value: Any) -> list[str]:
     return [key for key, inner in items if inner in ([], {})] + [key for _, inner in items for key in empty(inner)]
 
 
-@pytest.mark.parametrize("framework", ["job", *KINDS, "ray", "leader-worker"])
+def each_framework(**fields: Any) -> Data:
+    """A job of each framework, under its name; a stack with all of them is rendered once."""
+    return {name: job(framework=name, command=["/train"], **fields) for name in FRAMEWORKS}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_job_without_gpus_has_no_empty_fields(framework: str) -> None:
     """Kueue removes them from a job that it starts, and `up` would see a change outside the stack."""
-    plain = {"cpu": pool("m7i.8xlarge", nodes=2)}
-    own = job(framework=framework, flavor="cpu", gpus=0, cpu=1, memory="1Gi", workers=2, command=["/train"])
-    sections = stack(pools=plain, teams={"a": team(training={"j": own})})
-    assert [key for key in empty(tenancy(sections).spec(object_kind(framework), "j")) if key != "rayStartParams"] == []
+    jobs = each_framework(flavor="cpu", gpus=0, cpu=1, memory="1Gi", workers=2)
+    made = tenancy(stack(pools={"cpu": pool("m7i.8xlarge", nodes=2)}, teams={"a": team(training=jobs)}))
+    found = made.spec(object_kind(framework), framework)
+    assert [key for key in empty(found) if key != "rayStartParams"] == []
 
 
-@pytest.mark.parametrize("framework", ["job", *KINDS, "ray"])
+@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "leader-worker"])
 def test_kueue_ends_jobs_after_their_deadline(framework: str) -> None:
-    kind = object_kind(framework)
-    fields = {"framework": framework, "command": ["/train"]}
-    found = cast("Any", tenancy(sections(**fields, deadline="1h")).only(kind).manifest)
-    assert found["metadata"]["labels"][LONGEST] == "3660"
-    of_team = sections(**fields)
-    of_team["teams"]["a"]["deadline"] = "2h"
-    assert cast("Any", tenancy(of_team).only(kind).manifest)["metadata"]["labels"][LONGEST] == "7260"
-    endless = cast("Any", tenancy(sections(**fields)).only(kind).manifest)
-    assert LONGEST not in endless["metadata"]["labels"]
+    jobs = {name: one for name, one in each_framework().items() if name != "leader-worker"}
+    teams = {
+        "own": team(gpus=GPUS, training={name: {**one, "deadline": "1h"} for name, one in jobs.items()}),
+        "of-team": team(gpus=GPUS, training=jobs, deadline="2h"),
+        "endless": team(gpus=GPUS, training=jobs),
+    }
+    made = tenancy(stack(pools={"h100": pool(nodes=4)}, teams=teams))
+    found: list[Any] = [made.only(object_kind(framework), framework, of_team).manifest for of_team in teams]
+    assert [one["metadata"]["labels"].get(LONGEST) for one in found] == ["3660", "7260", None]
 
 
 def test_a_change_of_a_runtime_replaces_its_train_job() -> None:
@@ -87,14 +93,11 @@ def test_a_variable_of_one_role_replaces_the_train_job(role: str) -> None:
 
 @pytest.mark.parametrize("framework", KINDS)
 def test_pods_of_a_rack_are_annotated_in_the_pod_template(framework: str) -> None:
-    of_team = team(
-        gpus={"h100": {"guaranteed": 8, "limit": 32}},
-        training={"j": job(framework=framework, gpus=4, workers=2, together="rack")},
-    )
+    jobs = {name: job(framework=name, gpus=4, workers=2, together="rack") for name in KINDS}
     pools = {"h100": pool(nodes=4, topology={"rack": "example.com/rack"})}
-    objects = tenancy(stack(pools=pools, teams={"a": of_team}))
+    objects = tenancy(stack(pools=pools, teams={"a": team(gpus=GPUS, training=jobs)}))
     if framework in {"pytorch", "jax"}:  # the node's template of the runtime is patched
-        (patch,) = objects.spec("TrainJob", "j")["runtimePatches"]
+        (patch,) = objects.spec("TrainJob", framework)["runtimePatches"]
         found = patch["trainingRuntimeSpec"]["template"]["spec"]
     else:
         found = objects.spec(*KINDS[framework])
@@ -250,35 +253,37 @@ def test_jobs_of_a_stack_stay_and_replicas_of_servers_may_move(name: str) -> Non
     assert wrong == []
 
 
-def built(**fields: Any) -> list[bool]:
+def built(name: str, **fields: Any) -> set[bool]:
+    """Whether the pods of a workload stay."""
     gpus = {"h100": {"guaranteed": 8, "limit": 16}}
     program = tenancy(stack(teams={"a": team(gpus=gpus, gangs={"h100": {"limit": 8}}, **fields)}))
-    found = {made.kind: [stays(one) for one in templates(made)] for made in program.objects}
-    return found.get("TrainJob") or found.get("TrainingRuntime") or [one for kind in found.values() for one in kind]
+    own = [made for made in program.objects if made.name in {name, f"job-{name}"}]
+    found = {made.kind: {stays(one) for one in templates(made)} for made in own}
+    return found.get("TrainJob") or found.get("TrainingRuntime") or {one for kind in found.values() for one in kind}
 
 
 @pytest.mark.parametrize("framework", get_args(Framework))
 def test_a_job_stays_unless_its_owner_lets_it_move(framework: str) -> None:
-    plain = job(framework=framework, flavor="h100", command=["python", "/train.py"])
-    for fields, expected in (({}, True), ({"movable": True}, False)):
-        found = built(training={"j": plain | fields})
-        assert found
-        assert {*found} == {expected}
+    plain = {name: job(framework=name, flavor="h100", command=["python", "/train.py"]) for name in get_args(Framework)}
+    jobs = plain | {f"{name}-moves": {**one, "movable": True} for name, one in plain.items()}
+    assert (built(framework, training=jobs), built(f"{framework}-moves", training=jobs)) == ({True}, {False})
 
 
 def test_a_gang_stays() -> None:
-    assert {*built(training={"j": job(scheduler="volcano", flavor="h100", tasks={"master": 1, "worker": 1})})} == {True}
+    gang = job(scheduler="volcano", flavor="h100", tasks={"master": 1, "worker": 1})
+    assert built("j", training={"j": gang}) == {True}
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"replicas": 1}, [True]),
-        ({"replicas": 1, "movable": True}, [False]),
-        ({"replicas": 2}, [False]),
-        ({"replicas": {"min": 1, "max": 2}}, [False]),
-        ({"replicas": 2, "movable": False}, [True]),
-    ],
-)
-def test_a_server_stays_if_no_other_replica_answers_meanwhile(fields: Any, expected: list[bool]) -> None:
-    assert built(serving={"s": job(flavor="h100") | fields}) == expected
+SERVERS: Final[dict[str, tuple[Data, bool]]] = {  # fields of a server, and whether its pods stay
+    "one": ({"replicas": 1}, True),
+    "one-movable": ({"replicas": 1, "movable": True}, False),
+    "two": ({"replicas": 2}, False),
+    "one-or-two": ({"replicas": {"min": 1, "max": 2}}, False),
+    "two-not-movable": ({"replicas": 2, "movable": False}, True),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_stays_if_no_other_replica_answers_meanwhile(name: str) -> None:
+    servers = {server: job(flavor="h100") | fields for server, (fields, _) in SERVERS.items()}
+    assert built(name, serving=servers) == {SERVERS[name][1]}

@@ -181,11 +181,8 @@ def test_resource_passed_to_a_component_stays_a_resource(rendering: Rendering) -
 
 
 ERRORS: dict[str, tuple[str, type[BaseException], str]] = {
-    "a call without an answer": (
-        f"""pulumi.runtime.invoke("{REGION}", {{}})""",
-        OfflineError,
-        f"{REGION}: this function needs a cloud",
-    ),
+    "a call without an answer": (f"""pulumi.runtime.invoke("{REGION}", {{}})""", OfflineError,
+        f"{REGION}: this function needs a cloud"),
     "transforms, which would not run": (
         """
         options = pulumi.ResourceOptions(transforms=[lambda args: None])
@@ -202,13 +199,10 @@ ERRORS: dict[str, tuple[str, type[BaseException], str]] = {
         KeyError,
         "no such team",
     ),
-    "an exception inside an apply": (
-        """pulumi.Output.from_input(0).apply(lambda zero: 1 / zero)""",
-        ZeroDivisionError,
-        "division by zero",
-    ),
+    "an exception inside an apply": ("""pulumi.Output.from_input(0).apply(lambda zero: 1 / zero)""", ZeroDivisionError,
+        "division by zero"),
     "an exit": ("""raise SystemExit("bad stack")""", SystemExit, "bad stack"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("source", "error", "message"), ERRORS.values(), ids=ERRORS)

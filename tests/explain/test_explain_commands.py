@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -36,6 +37,12 @@ def nowhere(folder: Path, port: int = 9, namespace: str = "") -> Path:
     return file
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands ask a server that is not there only once."""
+    monkeypatch.setattr(contexts, "Cluster", partial(Cluster, retry_seconds=0))
+
+
 @pytest.mark.parametrize(
     ("command", "example"),
     [
@@ -50,6 +57,7 @@ def test_help_shows_an_example(command: str, example: str) -> None:
     assert example in run(command, "--help").stdout
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
     file = nowhere(tmp_path)
     seen = run("usage", "--kubeconfig", str(file))
@@ -63,6 +71,7 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("impatient")
 def test_a_server_that_accepts_and_never_answers_is_asked_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         file = nowhere(tmp_path, silent.getsockname()[1])
@@ -120,6 +129,7 @@ def test_silent_server_is_not_asked_by_each_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "words",
     ["usage", "usage team", "why job", "fit -f {job}", "access who-can get pods --live --stack local --project {root}"],
@@ -128,11 +138,11 @@ def test_commands_give_up_on_a_silent_server(words: str, tmp_path: Path, monkeyp
     (tmp_path / "job.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}")
     limits: list[float] = []
 
-    def impatient(file: Path, context: str | None, *, answer_seconds: float) -> Cluster:
+    def asked_once(file: Path, context: str | None, *, answer_seconds: float) -> Cluster:
         limits.append(answer_seconds)
         return Cluster(file, context, retry_seconds=0.1, answer_seconds=0.2)
 
-    monkeypatch.setattr(contexts, "Cluster", impatient)
+    monkeypatch.setattr(contexts, "Cluster", asked_once)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         file = nowhere(tmp_path, port, namespace="team")
@@ -145,6 +155,7 @@ def test_commands_give_up_on_a_silent_server(words: str, tmp_path: Path, monkeyp
     )
 
 
+@pytest.mark.usefixtures("hasty")
 def test_team_defaults_to_the_contexts_namespace(tmp_path: Path) -> None:
     bare = nowhere(tmp_path)
     fit = run("fit", "-f", "job.yaml", "--kubeconfig", str(bare))
@@ -157,6 +168,7 @@ def test_team_defaults_to_the_contexts_namespace(tmp_path: Path) -> None:
     assert "is not reachable" in run("why", "train", "--kubeconfig", str(own)).stderr
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_team_is_an_argument_or_a_namespace(tmp_path: Path) -> None:
     file = nowhere(tmp_path, namespace="research")
     job = tmp_path / "job.yaml"

@@ -681,12 +681,8 @@ GRACE = "its pods then have 30 s to stop"
     ("used", "reclaim", "line"),
     [
         (8, "Any", []),
-        (16, "Any", ["can be preempted by queue speech at any time; its pods then have 30 s to stop"]),
-        (
-            16,
-            "LowerPriority",
-            ["can be preempted by queue speech for workloads of higher priority; its pods then have 30 s to stop"],
-        ),
+        (16, "Any", [f"{TAKEN} at any time; {GRACE}"]),
+        (16, "LowerPriority", [f"{TAKEN} for workloads of higher priority; {GRACE}"]),
         (16, "Never", ["no queue reclaims it"]),
     ],
 )

@@ -398,19 +398,13 @@ LIVE = Live(uid="u", resource_version="1", deleting=False, generation=1, managed
     ("after", "changed"),
     [
         pytest.param(LIVE, False, id="nothing was written"),
-        pytest.param(
-            replace(LIVE, resource_version="2", managed=({**OURS, "time": "2026-01-01T00:00:09Z"}, THEIRS)),
-            True,
-            id="our entry moved",
-        ),
-        pytest.param(
-            replace(LIVE, resource_version="2", managed=(OURS, {**THEIRS, "time": "2026-01-01T00:00:09Z"})),
-            False,
-            id="a controller wrote a status meanwhile",
-        ),
+        pytest.param(replace(LIVE, resource_version="2", managed=({**OURS, "time": "2026-01-01T00:00:09Z"}, THEIRS)),
+            True, id="our entry moved"),
+        pytest.param(replace(LIVE, resource_version="2", managed=(OURS, {**THEIRS, "time": "2026-01-01T00:00:09Z"})),
+            False, id="a controller wrote a status meanwhile"),
         pytest.param(replace(LIVE, resource_version="2"), True, id="our entry moved within the same second"),
     ],
-)
+)  # fmt: skip
 def test_a_change_is_ours_or_a_controllers(after: Live, *, changed: bool) -> None:
     assert after.changed_since(LIVE) is changed
 

@@ -191,20 +191,14 @@ def test_workloads_of_one_scheduling_hash_share_the_reason() -> None:
     [
         (Tenancy((queue("a", 1), queue("a", 2))), "duplicate ClusterQueue 'a'"),
         (Tenancy((), (Cohort("c"), Cohort("c"))), "duplicate Cohort 'c'"),
-        (
-            Tenancy((queue("a", 1, cohort="c"),), (Cohort("c", "d"), Cohort("d", "c"))),
-            "Cohort c: its parents form a cycle at c; Kueue admits nothing in such a tree",
-        ),
-        (
-            Tenancy((ClusterQueue("a", group(x=Quota(1)) + group(y=Quota(1))),)),
-            f"ClusterQueue a: {GPU} is covered by two resource groups",
-        ),
-        (
-            Tenancy((ClusterQueue("a", _groups({"x": {GPU: 0, "cpu": 0}, "y": {GPU: 0}})),)),
-            "ClusterQueue a: flavor y has no quota for cpu",
-        ),
+        (Tenancy((queue("a", 1, cohort="c"),), (Cohort("c", "d"), Cohort("d", "c"))),
+         "Cohort c: its parents form a cycle at c; Kueue admits nothing in such a tree"),
+        (Tenancy((ClusterQueue("a", group(x=Quota(1)) + group(y=Quota(1))),)),
+         f"ClusterQueue a: {GPU} is covered by two resource groups"),
+        (Tenancy((ClusterQueue("a", _groups({"x": {GPU: 0, "cpu": 0}, "y": {GPU: 0}})),)),
+         "ClusterQueue a: flavor y has no quota for cpu"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_tenancy_is_rejected(tenancy: Tenancy, message: str) -> None:
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.") + "$"):
         settle(tenancy, ())

@@ -373,19 +373,14 @@ COSTS: Final = "extended support costs 0.50 USD more per cluster-hour, for 12 mo
         ("aws", "1.34", dt.date(2026, 12, 3), True, f"ended on 2026-12-02; {COSTS}; set cluster.create.version"),
         ("aws", "1.29", dt.date(2026, 12, 3), False, "standard support ended before 2026-07-29; then EKS upgrades"),
         ("aws", "1.39", dt.date(2026, 12, 3), False, "1.39 is newer than the catalogue's versions (1.36, 2026-08-22)"),
-        (
-            "gcp",
-            "1.34",
-            dt.date(2026, 12, 3),
-            False,
-            "(the Extended channel costs 0.50 USD more per cluster-hour, for 10",
-        ),
+        ("gcp", "1.34", dt.date(2026, 12, 3), False,
+         "(the Extended channel costs 0.50 USD more per cluster-hour, for 10"),
         ("azure", "1.34", dt.date(2026, 12, 3), False, "creates no cluster with it (long-term support costs 0.50 USD"),
         ("aws", "1.36", dt.date(2026, 12, 3), False, ""),
         ("aws", None, dt.date(2026, 12, 3), False, ""),
         ("existing", "1.29", dt.date(2026, 12, 3), False, ""),
     ],
-)
+)  # fmt: skip
 def test_a_preview_names_the_end_of_support(
     service: str, version: str | None, today: dt.date, *, extended: bool, told: str
 ) -> None:

@@ -17,6 +17,7 @@ from gpu_tenancy.model.plan.needs import there
 EFA: Final = "vpc.amazonaws.com/efa"
 GIB: Final = 2**30
 MIB: Final = 2**20
+FIT: Final = {"fit": job(workers=2, gpus=8)}
 
 
 def fabric_of(sections: Data) -> PodFabric | None:
@@ -25,19 +26,22 @@ def fabric_of(sections: Data) -> PodFabric | None:
     return workload.pod.fabric
 
 
+def the_fabric(sections: Data) -> PodFabric:
+    fabric = fabric_of(sections)
+    assert fabric
+    return fabric
+
+
 @pytest.mark.parametrize(("gpus", "interfaces"), [(8, 32), (4, 16), (2, 8), (1, 4)])
 def test_pods_request_interfaces_by_their_share_of_gpus(gpus: int, interfaces: int) -> None:
-    fabric = fabric_of(with_job(gpus=gpus))
-    assert fabric
-    assert fabric.devices == {EFA: interfaces, HUGEPAGES: 5 * GIB * gpus // 8}
+    assert the_fabric(with_job(gpus=gpus)).devices == {EFA: interfaces, HUGEPAGES: 5 * GIB * gpus // 8}
 
 
 def test_a_share_is_whole_and_a_pod_without_one_requests_none() -> None:
     # Four GPUs and one interface.
     assert fabric_of(wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(workers=2, gpus=2)})) is None
     all_four = wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(workers=2, gpus=4)})
-    assert (fabric := fabric_of(all_four))
-    assert fabric.devices == {EFA: 1, HUGEPAGES: 5 * GIB}
+    assert the_fabric(all_four).devices == {EFA: 1, HUGEPAGES: 5 * GIB}
 
 
 @pytest.mark.parametrize(
@@ -59,31 +63,24 @@ def test_jobs_of_several_pods_use_the_fabric_by_default(section: str, workload: 
 def test_a_gang_uses_it_too() -> None:
     gangs = {"h100": {"guaranteed": 16}}
     training = {"g": job(scheduler="volcano", tasks={"master": 1, "worker": 1}, gpus=8)}
-    fabric = fabric_of(wired(gpus={}, gangs=gangs, training=training))
-    assert fabric
-    assert fabric.devices[EFA] == 32
+    assert the_fabric(wired(gpus={}, gangs=gangs, training=training)).devices[EFA] == 32
 
 
 def test_no_pod_requests_fabric_that_a_pool_lacks() -> None:
     more = {"slow": pool(flavor="h100")}
-    assert fabric_of(wired(pools=more, training={"fit": job(workers=2, gpus=8)})) is None
-    assert fabric_of(wired(h100=pool(), training={"fit": job(workers=2, gpus=8)})) is None
+    assert fabric_of(wired(pools=more, training=FIT)) is None
+    assert fabric_of(wired(h100=pool(), training=FIT)) is None
 
 
 def test_pools_of_one_flavor_give_the_smallest_share() -> None:
     network = {"gbps": 1600, "fabric": "efa", "interfaces": 16}
     half: Data = {"cpu": 192, "memory": "2Ti", "gpu": "h100-80gb", "gpus": 8, "network": network}
-    sections = wired(
-        pools={"half": pool("p5.half", fabric=True, flavor="h100")}, training={"fit": job(workers=2, gpus=8)}
-    )
-    fabric = fabric_of({**sections, "machines": {"p5.half": half}})
-    assert fabric
-    assert fabric.devices[EFA] == 16
+    sections = wired(pools={"half": pool("p5.half", fabric=True, flavor="h100")}, training=FIT)
+    assert the_fabric({**sections, "machines": {"p5.half": half}}).devices[EFA] == 16
 
 
 def test_gke_attaches_the_networks_and_gives_the_daemon_the_gpus() -> None:
-    fabric = fabric_of(wired(GKE, A3_MEGA, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
-    assert fabric
+    fabric = the_fabric(wired(GKE, A3_MEGA, podSecurity="privileged", training=FIT))
     assert fabric.devices == {}
     interfaces = json.loads(fabric.annotations["networking.gke.io/interfaces"])
     assert interfaces[0] == {"interfaceName": "eth0", "network": "default"}
@@ -99,16 +96,14 @@ def test_rdma_skips_the_network_of_the_second_card() -> None:
     networks = [{"network": f"vpc-{index}", "subnetwork": f"sub-{index}"} for index in range(9)]
     pools = pool("a3-ultragpu-8g", fabric=True, zones=["us-central1-b"], capacity="spot")
     gke = {**GKE, "fabricNetworks": networks}
-    fabric = fabric_of(wired(gke, pools, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
-    assert fabric
+    fabric = the_fabric(wired(gke, pools, podSecurity="privileged", training=FIT))
     interfaces = json.loads(fabric.annotations["networking.gke.io/interfaces"])[1:]
     assert [item["network"] for item in interfaces] == [f"sub-{index}" for index in range(1, 9)]
     assert interfaces[0]["interfaceName"] == "eth2"
 
 
 def test_dranet_pods_claim_interfaces_without_networks() -> None:
-    fabric = fabric_of(wired(UNWIRED, DRANET, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
-    assert fabric
+    fabric = the_fabric(wired(UNWIRED, DRANET, podSecurity="privileged", training=FIT))
     assert (fabric.claim, fabric.annotations, fabric.devices) == ("rdma-8", {}, {})
     assert fabric.row.env["NCCL_NET"] == "gIB"
     assert "/home/kubernetes/bin/gib" in {mount.host for mount in fabric.host_mounts}

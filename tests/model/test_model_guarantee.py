@@ -31,19 +31,15 @@ def research(quota: Data | None = None, **rest: Any) -> Data:
 @pytest.mark.parametrize(
     ("amounts_", "text"),
     [
-        (
-            {GPU: 8, "cpu": 10_000, "memory": 40 * GI},
-            "8 a100 GPUs, up to 10 CPUs and 40Gi: 1.25 CPUs and 5Gi for each GPU",
-        ),
+        ({GPU: 8, "cpu": 10_000, "memory": 40 * GI},
+         "8 a100 GPUs, up to 10 CPUs and 40Gi: 1.25 CPUs and 5Gi for each GPU"),
         ({GPU: 1, "cpu": 1000, "memory": GI}, "1 a100 GPU, up to 1 CPU and 1Gi"),
-        (
-            {GPU: 3, "cpu": 10_000, "memory": 512 * 2**20},
-            "3 a100 GPUs, up to 10 CPUs and 512Mi: 3.33 CPUs and 170.6Mi for each GPU",
-        ),
+        ({GPU: 3, "cpu": 10_000, "memory": 512 * 2**20},
+         "3 a100 GPUs, up to 10 CPUs and 512Mi: 3.33 CPUs and 170.6Mi for each GPU"),
         ({GPU: 8}, "8 a100 GPUs"),
         ({GPU: 0, "cpu": 1000}, ""),
     ],
-)
+)  # fmt: skip
 def test_text_names_the_largest_covered_job(amounts_: dict[str, int], text: str) -> None:
     assert str(Guarantee("a100", GPU, amounts_)) == text
 

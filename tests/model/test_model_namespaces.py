@@ -36,36 +36,26 @@ IN_A_PLAN: list[tuple[Callable[[], object], str]] = [
     (lambda: ResourceQuota("b", {"limits.nvidia.com/gpu": 8}), f"ResourceQuota b: limits.nvidia.com/gpu {UNCOUNTED}"),
     (lambda: ResourceQuota("b", {"nvidia.com/gpu": 8}), f"ResourceQuota b: nvidia.com/gpu {UNCOUNTED}"),
     (lambda: ResourceQuota("b", {"services": 8}, ("In", ("hi",))), f"ResourceQuota b: services {UNSCOPED}"),
-    (
-        lambda: ResourceQuota("b", {"requests.storage": 8}, ("NotIn", ("hi",))),
-        f"ResourceQuota b: requests.storage {UNSCOPED}",
-    ),
+    (lambda: ResourceQuota("b", {"requests.storage": 8}, ("NotIn", ("hi",))),
+     f"ResourceQuota b: requests.storage {UNSCOPED}"),
     (lambda: LimitRange(default={}, default_request={}, max={GPU: 8}), ADDED),
     (lambda: LimitRange(default={GPU: 1}, default_request={GPU: 1}), ADDED),
     (lambda: LimitRange(default={}, default_request={}, min={GPU: 1}), ADDED),
-    (
-        lambda: LimitRange(default={}, default_request={}, max={"cpu": 32_000}),
-        "LimitRange: pods without cpu would get its max; set default and defaultRequest",
-    ),
-    (
-        lambda: queue(cohort=None, preemption=Preemption()),
-        "ClusterQueue a: Kueue rejects a borrowingLimit without a cohort; set cohort",
-    ),
+    (lambda: LimitRange(default={}, default_request={}, max={"cpu": 32_000}),
+     "LimitRange: pods without cpu would get its max; set default and defaultRequest"),
+    (lambda: queue(cohort=None, preemption=Preemption()),
+     "ClusterQueue a: Kueue rejects a borrowingLimit without a cohort; set cohort"),
     (lambda: queue(cohort=None, groups=()), "ClusterQueue a: reclaimWithinCohort needs a cohort; set it to Never"),
-    (
-        lambda: checked_cohort(kueue.Cohort("org", None, BORROWS)),
-        "Cohort org: Kueue rejects a borrowingLimit for a root cohort; remove it",
-    ),
+    (lambda: checked_cohort(kueue.Cohort("org", None, BORROWS)),
+     "Cohort org: Kueue rejects a borrowingLimit for a root cohort; remove it"),
     (
         lambda: queue(groups=LENDS_MORE),
         f"ClusterQueue a: h100 {GPU}: lendingLimit 9 exceeds nominalQuota 8, which Kueue rejects; lower lendingLimit",
     ),
     (lambda: Scaling(1, 2, None, None), "the autoscaler has no target; set cpu, latency or both"),
-    (
-        lambda: Scaling(1, 2, None, ("latency", 0.1)),
-        "metric latency does not end in _seconds, so its unit is unknown; serve it in seconds",
-    ),
-]
+    (lambda: Scaling(1, 2, None, ("latency", 0.1)),
+     "metric latency does not end in _seconds, so its unit is unknown; serve it in seconds"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "message"), IN_A_PLAN)

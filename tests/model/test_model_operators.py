@@ -42,14 +42,10 @@ def test_no_operator_is_installed_in_an_existing_cluster(file: Path) -> None:
 HISTOGRAM: Data = {"histogram": "inference_seconds"}
 INSTALLED: dict[str, tuple[Data, list[str]]] = {
     "what a stack needs": (made_here(), HERE),
-    "no pool with GPUs": (
-        made_here(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}),
-        [name for name in HERE if name != "gpu-operator"],
-    ),
-    "gangs bring Volcano after Kueue": (
-        with_gangs(),
-        ["kube-prometheus-stack", "gpu-operator", "kueue", "volcano", "keda"],
-    ),
+    "no pool with GPUs": (made_here(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}),
+        [name for name in HERE if name != "gpu-operator"]),
+    "gangs bring Volcano after Kueue": (with_gangs(),
+        ["kube-prometheus-stack", "gpu-operator", "kueue", "volcano", "keda"]),
     "jobs of plain Kubernetes": (with_jobs(), HERE),
     "jobs whose pods start together": (with_jobs(gang=True), [*HERE[:3], "volcano", *HERE[3:]]),
     "TrainJobs": (with_jobs(framework="pytorch"), [*HERE, "kubeflow-trainer"]),
@@ -59,27 +55,19 @@ INSTALLED: dict[str, tuple[Data, list[str]]] = {
     "installed": (made_here(operators={"prometheus": "installed"}), HERE[1:]),
     "false": (made_here(operators={"prometheus": False}), HERE[1:]),
     "an optional operator": (made_here(operators={"fluid": "here"}), [*HERE, "fluid"]),
-    "the adapter in place of KEDA": (
-        made_here(operators={"prometheusAdapter": "here"}),
-        [*HERE[:-1], "prometheus-adapter"],
-    ),
+    "the adapter in place of KEDA": (made_here(operators={"prometheusAdapter": "here"}),
+        [*HERE[:-1], "prometheus-adapter"]),
     "a histogram for KEDA": (made_here(metrics=HISTOGRAM), HERE),
-    "a histogram for the adapter": (
-        made_here(metrics={**HISTOGRAM, "by": "adapter"}),
-        [*HERE[:-1], "prometheus-adapter"],
-    ),
+    "a histogram for the adapter": (made_here(metrics={**HISTOGRAM, "by": "adapter"}),
+        [*HERE[:-1], "prometheus-adapter"]),
     "in a cluster that exists": (stack(operators={"kueue": "here"}), ["kueue"]),
     "GPUs of AMD in a cluster that exists": (amd(operators={"amdGpuOperator": "here"}), ["gpu-operator-charts"]),
     "GPUs of AMD": (amd_made_here(), ["kube-prometheus-stack", "gpu-operator-charts", "kueue", "keda"]),
-    "GPUs of Intel": (
-        intel(operators={"intelDevicePlugin": "here"}),
-        ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"],
-    ),
-    "cert-manager for its own sake": (
-        made_here(operators={"certManager": "here"}),
-        [HERE[0], "cert-manager", *HERE[1:]],
-    ),
-}
+    "GPUs of Intel": (intel(operators={"intelDevicePlugin": "here"}),
+        ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"]),
+    "cert-manager for its own sake": (made_here(operators={"certManager": "here"}),
+        [HERE[0], "cert-manager", *HERE[1:]]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("sections", "expected"), INSTALLED.values(), ids=INSTALLED)

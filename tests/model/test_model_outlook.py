@@ -292,106 +292,66 @@ def reasons(sections: Data, name: str = "a") -> dict[tuple[str, str], Reason]:
     return {(reason.object, reason.field): reason for reason in explanations}
 
 
-def test_nominal_and_borrowing_limit_have_their_origin() -> None:
-    explanations = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
-    nominal = explanations["ClusterQueue a", "h100 nvidia.com/gpu nominalQuota"]
-    assert (nominal.value, nominal.because) == ("8", "set in the stack")
-    assert nominal.paths == (("teams", "a", "gpus", "h100"),)
-    borrowed = explanations["ClusterQueue a", "h100 nvidia.com/gpu borrowingLimit"]
-    assert (borrowed.value, borrowed.because) == ("4", "limit 12 minus guaranteed 8; set in the stack")
+OWN: Data = {"h100": {"guaranteed": 8}}
+LIMITED: Data = {"h100": {"guaranteed": 8, "limit": 12}}
+SUM, IN_STACK = "sum of its queue limits: 8 of h100", "set in the stack"
+KEEP = "set for teams with inference servers, which keep their guaranteed GPUs"
+SPENT = {"requests": {"cpu": 16, "memory": "128Gi"}, "limits": {"cpu": 32}}
+ROLLING = team(gpus=OWN, serving={"s": server(gpus=2, replicas={"min": 2, "max": 4})})
+QUEUE, BUDGET = "ClusterQueue a|h100 nvidia.com/gpu", "ResourceQuota a/budget"
+SHARED = {"a": team(queue="b", training={"t": job()}), "b": team(gpus=OWN)}
+# A stack, and the numbers of team a by place: value, origin, and the keys of the stack that they follow from.
+ORIGINS: dict[str, tuple[Data, dict[str, tuple[str, str, str]]]] = {
+    "a queue": ({"teams": {"a": team(gpus=LIMITED)}}, {
+        f"{QUEUE} nominalQuota": ("8", IN_STACK, "teams.a.gpus.h100"),
+        f"{QUEUE} borrowingLimit":
+            ("4", f"limit 12 minus guaranteed 8; {IN_STACK}", "teams.a.gpus.h100"),
+        "ClusterQueue a|h100 cpu nominalQuota":
+            ("191", "8 GPUs, 23875m per GPU: allocatable of the node divided by its GPUs",
+             "teams.a.gpus.h100 pools.h100"),
+    }),
+    "several flavors and gangs": (
+        {"teams": {"a": team(gpus={**LIMITED, "a100": {"guaranteed": 4}}, gangs={"a100": {"guaranteed": 2}})}},
+        {f"{BUDGET}|requests.nvidia.com/gpu":
+            ("18", "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs",
+             "teams.a.gpus teams.a.gangs")}),
+    "waiting pods": ({"teams": {"a": team(gpus=OWN, compute={"waiting": 2}, objects={"pods": 9})}}, {
+        f"{BUDGET}|requests.nvidia.com/gpu":
+            ("24", f"{SUM}, times 3, because pods that are pending count too", "teams.a.gpus teams.a.compute.waiting"),
+        f"{BUDGET}|pods": ("9", IN_STACK, "teams.a.objects.pods"),
+    }),
+    "rollouts": ({"teams": {"a": ROLLING}, "guards": "deny"}, {f"{BUDGET}|requests.nvidia.com/gpu":
+        ("10", f"{SUM}, and 2 of pods that wait in rollouts of servers", "teams.a.gpus teams.a.serving")}),
+    "rollouts without guards": ({"teams": {"a": ROLLING}, "guards": "warn"},
+        {f"{BUDGET}|requests.nvidia.com/gpu": ("8", SUM, "teams.a.gpus")}),
+    "a budget of the stack": ({"teams": {"a": team(gpus=OWN, compute=SPENT, objects={"pods": 9},
+        quota={"h100": {"cpu": {"guaranteed": 8}, "memory": {"guaranteed": "64Gi"}}})}}, {
+        f"{BUDGET}|requests.cpu": ("16", IN_STACK, "teams.a.compute.requests.cpu"),
+        f"{BUDGET}|limits.cpu": ("32", IN_STACK, "teams.a.compute.limits.cpu"),
+        f"{BUDGET}|pods": ("9", IN_STACK, "teams.a.objects.pods"),
+    }),
+    "a team with a server": ({"teams": {"a": team(gpus=OWN, serving={"api": server()})}},
+        {f"{QUEUE} lendingLimit": ("0", KEEP, "teams.a.serving")}),
+    "a team that never lends": ({"teams": {"a": team(gpus=OWN, lends=False)}},
+        {f"{QUEUE} lendingLimit": ("0", "lends: false", "teams.a.lends")}),
+    "a shared queue": ({"teams": SHARED}, {
+        "LocalQueue a|clusterQueue": ("b", f"{IN_STACK}: the team uses the queue of this team", "teams.a.queue"),
+        f"{BUDGET}|requests.nvidia.com/gpu": ("8", SUM, "teams.a"),
+        "ClusterQueue b|h100 nvidia.com/gpu nominalQuota": ("8", IN_STACK, "teams.b.gpus.h100"),
+    }),
+    "defaults of containers": (
+        {"pools": {"h100": pool()},
+         "teams": {"a": team(gpus=OWN, containers={"default": {"cpu": 4, "memory": "16Gi"}})}},
+        {"LimitRange a/containers|cpu default": ("4", IN_STACK, "teams.a.containers.default"),
+         "LimitRange a/containers|cpu defaultRequest":
+            ("1", "default, within the limit-to-request ratio of the budget", "teams.a")}),
+}  # fmt: skip
 
 
-def test_preemptors_and_grace_periods_are_explained() -> None:
-    teams = {
-        "a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}}),
-        "b": team(gpus={"h100": {"guaranteed": 4}}),
-        "c": team(gpus={"h100": {"guaranteed": 2}}, preemption={"reclaimWithinCohort": "LowerPriority"}),
-        "d": team(gpus={"h100": {"guaranteed": 2}}, lends=False),
-    }
-    explanations = reasons(stack(teams=teams, guards={"action": "deny", "grace": {"jobs": "90s"}}))
-    mine = {field: reason for (of, field), reason in explanations.items() if of == "Workloads of a"}
-    stop = "its pods stop within 90s, servers within 1h"
-    higher = "for workloads of higher priority"
-    assert {field: (reason.value, reason.because, reason.paths) for field, reason in mine.items()} == {
-        "h100 preempted by its own": ("12", f"{higher}; {stop}", (("teams", "a", "preemption"),)),
-        "h100 preempted by b": ("4", f"at any time, while it borrows; {stop}", (("teams", "b", "preemption"),)),
-        "h100 preempted by c": ("4", f"{higher}, while it borrows; {stop}", (("teams", "c", "preemption"),)),
-    }
-
-
-def test_cpu_that_follows_gpus_names_the_pool() -> None:
-    explanations = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
-    cpu = explanations["ClusterQueue a", "h100 cpu nominalQuota"]
-    assert cpu.because.startswith("8 GPUs, ")
-    assert ("pools", "h100") in cpu.paths
-
-
-def test_a_quota_of_gpus_is_the_sum_of_what_its_queues_admit() -> None:
-    own = team(
-        gpus={"h100": {"guaranteed": 8, "limit": 12}, "a100": {"guaranteed": 4}}, gangs={"a100": {"guaranteed": 2}}
-    )
-    quota = reasons(stack(teams={"a": own}))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
-    assert quota.value == "18"
-    assert quota.because == "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
-
-
-def test_quota_for_waiting_pods_is_explained() -> None:
-    own = team(gpus={"h100": {"guaranteed": 8}}, compute={"waiting": 2}, objects={"pods": 9})
-    explanations = reasons(stack(teams={"a": own}))
-    gpus, pods = (explanations["ResourceQuota a/budget", key] for key in ("requests.nvidia.com/gpu", "pods"))
-    assert (gpus.value, pods.value) == ("24", "9")
-    assert gpus.because == "sum of its queue limits: 8 of h100, times 3, because pods that are pending count too"
-    assert ("teams", "a", "compute", "waiting") in gpus.paths
-    assert "pending" not in pods.because
-
-
-@pytest.mark.parametrize(("guards", "total"), [("deny", "10"), ("warn", "8")])
-def test_quota_for_rollouts_is_explained(guards: str, total: str) -> None:
-    own = team(gpus={"h100": {"guaranteed": 8}}, serving={"s": server(gpus=2, replicas={"min": 2, "max": 4})})
-    quota = reasons(stack(teams={"a": own}, guards=guards))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
-    room = ", and 2 of pods that wait in rollouts of servers" if guards == "deny" else ""
-    assert (quota.value, quota.because) == (total, f"sum of its queue limits: 8 of h100{room}")
-    assert (("teams", "a", "serving") in quota.paths) == bool(room)
-
-
-def test_a_budget_set_by_the_stack_is_explained() -> None:
-    own = team(
-        gpus={"h100": {"guaranteed": 8}},
-        quota={"h100": {"cpu": {"guaranteed": 8}, "memory": {"guaranteed": "64Gi"}}},
-        compute={"requests": {"cpu": 16, "memory": "128Gi"}, "limits": {"cpu": 32}},
-        objects={"pods": 9},
-    )
-    explanations = reasons(stack(teams={"a": own}))
-    cpu = explanations["ResourceQuota a/budget", "requests.cpu"]
-    assert (cpu.value, cpu.because) == ("16", "set in the stack")
-    assert cpu.paths == (("teams", "a", "compute", "requests", "cpu"),)
-    assert explanations["ResourceQuota a/budget", "limits.cpu"].value == "32"
-    assert explanations["ResourceQuota a/budget", "pods"].paths == (("teams", "a", "objects", "pods"),)
-
-
-def test_a_team_that_never_lends_has_the_reason() -> None:
-    serving = team(gpus={"h100": {"guaranteed": 8}}, serving={"api": server()})
-    explanations = reasons(stack(teams={"a": serving}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
-    assert (explanations.value, explanations.because) == (
-        "0",
-        "set for teams with inference servers, which keep their guaranteed GPUs",
-    )
-    own = team(gpus={"h100": {"guaranteed": 8}}, lends=False)
-    explanations = reasons(stack(teams={"a": own}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
-    assert (explanations.because, explanations.paths) == ("lends: false", (("teams", "a", "lends"),))
-
-
-def test_a_shared_queue_names_its_owner() -> None:
-    sections = stack(teams={"a": team(queue="b", training={"t": job()}), "b": team(gpus={"h100": {"guaranteed": 8}})})
-    explanations = reasons(sections)
-    assert explanations["LocalQueue a", "clusterQueue"].value == "b"
-    assert explanations["ResourceQuota a/budget", "requests.nvidia.com/gpu"].value == "8"
-    assert ("ClusterQueue b", "h100 nvidia.com/gpu nominalQuota") in explanations
-
-
-def test_container_defaults_have_their_origin() -> None:
-    own = team(gpus={"h100": {"guaranteed": 8}}, containers={"default": {"cpu": 4, "memory": "16Gi"}})
-    explanations = reasons(stack(pools={"h100": pool()}, teams={"a": own}))
-    assert explanations["LimitRange a/containers", "cpu default"].because == "set in the stack"
-    unsaid = explanations["LimitRange a/containers", "cpu defaultRequest"]
-    assert unsaid.because == "default, within the limit-to-request ratio of the budget"
+@pytest.mark.parametrize(("sections", "expected"), ORIGINS.values(), ids=ORIGINS)
+def test_numbers_have_their_origin(sections: Data, expected: dict[str, tuple[str, str, str]]) -> None:
+    found = reasons(stack(**sections))
+    for place, origin in expected.items():
+        of, _, field = place.partition("|")
+        paths = " ".join(".".join(map(str, path)) for path in found[of, field].paths)
+        assert (found[of, field].value, found[of, field].because, paths) == origin, place

@@ -175,16 +175,12 @@ step: []
     ("fairness", "jobs", "reason", "words"),
     [
         ("hierarchical", (("a", 16, "low"), ("a", 16, "high")), "InClusterQueue", "a job of the same queue"),
-        (
-            "hierarchical",
-            (("a", 16, "low"), ("b", 4, "low")),
-            "InCohortReclamation",
-            "its quota was borrowed, and the team or group",
-        ),
+        ("hierarchical", (("a", 16, "low"), ("b", 4, "low")), "InCohortReclamation",
+         "its quota was borrowed, and the team or group"),
         ("hierarchical", (("a", 16, "low"), ("b", 8, "high")), "InCohortReclaimWhileBorrowing", "of higher priority"),
         ("even", (("a", 16, "low"), ("b", 8, "low")), "InCohortFairSharing", "its fair share by weight"),
     ],
-)
+)  # fmt: skip
 def test_each_reason_of_kueue_is_explained(
     tmp_path: Path, fairness: str, jobs: tuple[tuple[str, int, str], ...], reason: str, words: str
 ) -> None:

@@ -92,61 +92,31 @@ OUT_OF_BOUNDS: dict[str, tuple[str, int, str]] = {  # the text of a stack, the l
     "mappings in mappings": (written(note="{a: " * DEEP + "}" * DEEP), 10, DEEPER),
     "lists in lists by aliases": (written() + CHAIN, 11, DEEPER),
     "digits": (written(limit="9" * 5000), 9, f"{LIMIT}: {'9' * 79}… is a number of 5,000 characters; use at most 100"),
-    "hexadecimal digits": (
-        written(limit="0x" + "f" * 5000),
-        9,
-        f"{LIMIT}: 0x{'f' * 77}… is a number of 5,002 characters; use at most 100",
-    ),
-    "beyond 64 bits": (
-        written(limit="99999999999999999999999"),
-        9,
-        f"{LIMIT}: 99999999999999999999999 is a number beyond 64 bits; set at most 9223372036854775807",
-    ),
-    "beyond any cluster": (
-        written(limit="99999999999"),
-        9,
-        f"{LIMIT}: 99999999999 must be at most 1000000; change it: {MEANING}",
-    ),
-    "workflow command": (
-        written(owner=r'"o\n::error::boo"'),
-        7,
-        "teams.a.owner: o\\n::error::boo is not a valid label value; use at most 63",
-    ),
-    "terminal escape": (
-        written(owner=r'"\e[31mred"'),
-        7,
-        "teams.a.owner: \\x1b[31mred contains the invisible character U+001B; remove it",
-    ),
-    "bidirectional text": (
-        written(note=r'"pay\u202eeht"'),
-        10,
-        f"{NOTE}: pay\\u202eeht contains the invisible character U+202E;",
-    ),
+    "hexadecimal digits": (written(limit="0x" + "f" * 5000), 9,
+        f"{LIMIT}: 0x{'f' * 77}… is a number of 5,002 characters; use at most 100"),
+    "beyond 64 bits": (written(limit="99999999999999999999999"), 9,
+        f"{LIMIT}: 99999999999999999999999 is a number beyond 64 bits; set at most 9223372036854775807"),
+    "beyond any cluster": (written(limit="99999999999"), 9,
+        f"{LIMIT}: 99999999999 must be at most 1000000; change it: {MEANING}"),
+    "workflow command": (written(owner=r'"o\n::error::boo"'), 7,
+        "teams.a.owner: o\\n::error::boo is not a valid label value; use at most 63"),
+    "terminal escape": (written(owner=r'"\e[31mred"'), 7,
+        "teams.a.owner: \\x1b[31mred contains the invisible character U+001B; remove it"),
+    "bidirectional text": (written(note=r'"pay\u202eeht"'), 10,
+        f"{NOTE}: pay\\u202eeht contains the invisible character U+202E;"),
     "half a character": (written(note=r'"\ud800"'), 10, f"{NOTE}: \\ud800 contains the invisible character U+D800;"),
-    "zero width in a key": (
-        written() + '    "b\\u200b": {owner: x}\n',
-        11,
-        "teams.b\\u200b: is a key with the invisible character U+200B; remove it",
-    ),
-    "raw control character": (
-        written(owner="re\x1bsearch"),
-        7,
-        "config: contains the invisible character U+001B; remove it",
-    ),
+    "zero width in a key": (written() + '    "b\\u200b": {owner: x}\n', 11,
+        "teams.b\\u200b: is a key with the invisible character U+200B; remove it"),
+    "raw control character": (written(owner="re\x1bsearch"), 7,
+        "config: contains the invisible character U+001B; remove it"),
     "wrong tag": (written(note="!!int many"), 10, f"{NOTE}: many is not an integer, as its tag says; remove the tag"),
     "bytes": (written(note="!!binary aGk="), 10, f"{NOTE}: aGk= has the tag tag:yaml.org,2002:binary, which is not"),
-    "a list as key": (
-        written(note="{[a]: b}"),
-        10,
-        "config: has a key that is a mapping or a list; use a string as key",
-    ),
-    "a long key": (
-        written(note=f"{{? {'k' * 2000} : b}}"),
-        10,
-        "config: has a key of 2,000 characters; use at most 1,024",
-    ),
+    "a list as key": (written(note="{[a]: b}"), 10,
+        "config: has a key that is a mapping or a list; use a string as key"),
+    "a long key": (written(note=f"{{? {'k' * 2000} : b}}"), 10,
+        "config: has a key of 2,000 characters; use at most 1,024"),
     "large file": (written() + "#" * LARGEST, 0, "config: is larger than 4 MiB; split it"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "line", "message"), OUT_OF_BOUNDS.values(), ids=OUT_OF_BOUNDS.keys())

@@ -127,35 +127,20 @@ ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
         ['level="waiting", priority_class="production", cluster_queue="a"'],
     ),
     "TeamAtLimit": (_FULL, "23h", "25h", [_QUEUE]),
-    "AdmissionPolicyChanged": (
-        {_requests("WATCH"): 3, _requests(): "_x89 1x100", _requests("APPLY"): "7x89 8x100"},
-        "88m",
-        "95m",
-        [f'verb="{verb}", resource="validatingadmissionpolicybindings"' for verb in ("DELETE", "APPLY")],
-    ),
+    "AdmissionPolicyChanged": ({_requests("WATCH"): 3, _requests(): "_x89 1x100", _requests("APPLY"): "7x89 8x100"},
+        "88m", "95m", [f'verb="{verb}", resource="validatingadmissionpolicybindings"' for verb in ("DELETE", "APPLY")]),
     "MonthlyBudgetExceeded": (_SPENT, "66m", "68m", ['cluster_queue="a"']),
     "AutoscalerAtMaximum": (_SCALED, "14m", "16m", ['namespace="b", horizontalpodautoscaler="api"']),
-    "RolloutStuck": (
-        {_progressing("false"): "0x19 1x40", _progressing("true"): "1x19 0x40"},
-        "23m",
-        "26m",
-        ['namespace="b", deployment="api"'],
-    ),
-}
+    "RolloutStuck": ({_progressing("false"): "0x19 1x40", _progressing("true"): "1x19 0x40"}, "23m", "26m",
+        ['namespace="b", deployment="api"']),
+}  # fmt: skip
 _ASKED = 'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="nvidia.com/gpu"}'
 QUIET: dict[str, dict[str, Any]] = {
-    "AdmissionPolicyChanged, but Prometheus has just begun": {
-        _requests("WATCH"): "_x60 3x100",
-        _requests(): "_x60 1x100",
-    },
-    "AdmissionPolicyChanged": {
-        _requests("APPLY"): "7x200",
-        _requests("WATCH"): 3,
-        _requests("APPLY", code="201"): "_x89 1x100",
-        _requests("APPLY", dry_run="All"): "_x89 1x100",
-        _requests("APPLY", subresource="status"): "_x89 1x100",
-        _requests("DELETE", code="403"): "_x89 1x100",
-    },
+    "AdmissionPolicyChanged, but Prometheus has just begun": {_requests("WATCH"): "_x60 3x100",
+        _requests(): "_x60 1x100"},
+    "AdmissionPolicyChanged": {_requests("APPLY"): "7x200", _requests("WATCH"): 3,
+        _requests("APPLY", code="201"): "_x89 1x100", _requests("APPLY", dry_run="All"): "_x89 1x100",
+        _requests("APPLY", subresource="status"): "_x89 1x100", _requests("DELETE", code="403"): "_x89 1x100"},
     "GpusNotCounted": _bound("a"),
     "GpusNotCounted, but a pod terminates": {
         **_bound("a", "b"),
@@ -190,15 +175,10 @@ QUIET: dict[str, dict[str, Any]] = {
     "WaitingTooLong, of guarantees": _LATE,
     "TeamAtLimit": {**_FULL, f"kueue_cluster_queue_borrowing_limit{{{_QUEUE}}}": "Inf"},
     "MonthlyBudgetExceeded": {**_SPENT, 'gpu_tenancy:usd_monthly_budget{cluster_queue="a"}': 20_000},
-    "RolloutStuck": {
-        _progressing("false"): 0,
-        _progressing("true"): 1,
-        _progressing("unknown"): 1,
-        _progressing("false", "Available"): 1,
-        _progressing("false", namespace="elsewhere"): 1,
-    },
+    "RolloutStuck": {_progressing("false"): 0, _progressing("true"): 1, _progressing("unknown"): 1,
+        _progressing("false", "Available"): 1, _progressing("false", namespace="elsewhere"): 1},
     "AutoscalerAtMaximum": {key: 3 if "current" in key else value for key, value in _SCALED.items()},
-}
+}  # fmt: skip
 
 
 def _rule(alert: str, sections: Data | None = None) -> list[Data]:

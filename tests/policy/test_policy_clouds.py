@@ -161,20 +161,14 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     ("type_", "text"),
     [
         ("aws:ec2/instance:Instance", "{instanceType: p5.48xlarge, tags: {'exempt:RULE': 2027-01-31 a test}}"),
-        (
-            "aws-native:ec2:Instance",
-            "{instanceType: p5.48xlarge, tags: [{key: 'exempt:RULE', value: 2027-01-31 a test}]}",
-        ),
-        (
-            "azure-native:compute:VirtualMachine",
-            "{hardwareProfile: {vmSize: Standard_NC6s_v3}, tags: {'exempt:RULE': 2027-01-31 a test}}",
-        ),
-        (
-            "gcp:compute/instance:Instance",
-            "{machineType: a2-highgpu-1g, tags: [web], labels: {exempt-RULE: 2027-01-31_a-test}}",
-        ),
+        ("aws-native:ec2:Instance",
+         "{instanceType: p5.48xlarge, tags: [{key: 'exempt:RULE', value: 2027-01-31 a test}]}"),
+        ("azure-native:compute:VirtualMachine",
+         "{hardwareProfile: {vmSize: Standard_NC6s_v3}, tags: {'exempt:RULE': 2027-01-31 a test}}"),
+        ("gcp:compute/instance:Instance",
+         "{machineType: a2-highgpu-1g, tags: [web], labels: {exempt-RULE: 2027-01-31_a-test}}"),
     ],
-)
+)  # fmt: skip
 def test_exempts_resources_that_no_rule_evaluates(type_: str, text: str) -> None:
     name = coverage.gpu_machines_evaluated.name
     named = yaml.safe_load(text.replace("RULE", name))

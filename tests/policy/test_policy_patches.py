@@ -121,31 +121,22 @@ READ: Final[dict[str, tuple[Callable[[View], object], str, str]]] = {
     "a field that is not there": (lambda view: view.has("spec", "paused"), "", "spec.paused"),
     "a map": (lambda view: view.at("spec", "template"), "", ""),
     "a whole map": (lambda view: view.at("spec", "selector"), "spec.selector", ""),
-    "no field of a whole map": (
-        lambda view: view.at("spec", "selector", "matchLabels", "c"),
-        "spec.selector spec.selector.matchLabels.c",
-        "",
-    ),
+    "no field of a whole map": (lambda view: view.at("spec", "selector", "matchLabels", "c"),
+        "spec.selector spec.selector.matchLabels.c", ""),
     "a whole list": (lambda view: view.items("spec", "args"), "spec.args", ""),
     "a merged list": (lambda view: view.items(*_CONTAINERS), "", ""),
-    "a field of an item": (
-        lambda view: [item.text("image") for item in view.items(*_CONTAINERS)],
-        "spec.template.spec.containers.0.image",
-        "",
-    ),
+    "a field of an item": (lambda view: [item.text("image") for item in view.items(*_CONTAINERS)],
+        "spec.template.spec.containers.0.image", ""),
     "an entry": (lambda view: view.entries("spec")["replicas"].path, "spec.replicas", ""),
     "no entry": (lambda view: "paused" in view.entries("spec"), "", "spec.paused"),
-    "all entries": (
-        lambda view: list(view.entries("spec").items()),
-        "spec.args spec.host spec.replicas spec.selector",
-        "",
-    ),
+    "all entries": (lambda view: list(view.entries("spec").items()), "spec.args spec.host spec.replicas spec.selector",
+        ""),
     "all entries, with a merged list": (lambda view: list(view.entries(*_CONTAINERS[:-1]).items()), "", ""),
     "no whole map": (lambda view: view.at("spec", "podSelector"), "", "spec.podSelector"),
     "an unknown value": (lambda view: view.at("spec", "host"), "spec.host", ""),
     "a field of an unknown value": (lambda view: view.at("spec", "host", "name"), "spec.host", ""),
     "a part": (lambda view: view.as_part().text("spec", "paused"), "", ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", READ)
@@ -190,35 +181,19 @@ CONCLUDED: Final[dict[str, tuple[list[tuple[Outcome, list[Path]]], list[Path], l
     "without a message": ([], [_SET], [_NOT_SET], [f"broken {_UNEVALUATED}"]),
     "without a message, all set": ([], [_SET], [], []),
     "broken by what it sets": ([(Outcome.BROKEN, [])], [_SET], [], ["broken text"]),
-    "broken, with more": (
-        [(Outcome.BROKEN, [_NOT_SET])],
-        [_SET],
-        [_NOT_SET],
-        ["broken text (spec.b is not set by the patch)"],
-    ),
+    "broken, with more": ([(Outcome.BROKEN, [_NOT_SET])], [_SET], [_NOT_SET],
+        ["broken text (spec.b is not set by the patch)"]),
     "broken by nothing that it sets": ([(Outcome.BROKEN, [_NOT_SET])], [], [_NOT_SET], []),
-    "broken as a whole, and by what it does not set": (
-        [(Outcome.BROKEN, []), (Outcome.BROKEN, [_NOT_SET])],
-        [],
-        [_NOT_SET],
-        ["broken text", f"broken {_UNEVALUATED}"],
-    ),
+    "broken as a whole, and by what it does not set": ([(Outcome.BROKEN, []), (Outcome.BROKEN, [_NOT_SET])], [],
+        [_NOT_SET], ["broken text", f"broken {_UNEVALUATED}"]),
     "unknown, with more": ([(Outcome.UNKNOWN, [_NOT_SET])], [_SET], [_NOT_SET], [f"broken {_UNEVALUATED}"]),
     "unknown": ([(Outcome.UNKNOWN, [])], [_SET], [], ["unknown text"]),
     "an error": ([(Outcome.ERROR, [_NOT_SET])], [], [_NOT_SET], ["error text (spec.b is not set by the patch)"]),
-    "five fields": (
-        [(Outcome.BROKEN, [(name,) for name in "bcdef"])],
-        [_SET],
-        [],
-        ["broken text (b, c, d, e, f are not set by the patch)"],
-    ),
-    "six fields": (
-        [(Outcome.BROKEN, [(name,) for name in "bcdefg"])],
-        [_SET],
-        [],
-        ["broken text (b, c, d, e, f, … are not set by the patch)"],
-    ),
-}
+    "five fields": ([(Outcome.BROKEN, [(name,) for name in "bcdef"])], [_SET], [],
+        ["broken text (b, c, d, e, f are not set by the patch)"]),
+    "six fields": ([(Outcome.BROKEN, [(name,) for name in "bcdefg"])], [_SET], [],
+        ["broken text (b, c, d, e, f, … are not set by the patch)"]),
+}  # fmt: skip
 """Messages with the fields read for each that the patch does not set; all fields that were read: set, and not set."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,25 +19,16 @@ from rule_engine.evaluator import Evaluator
 
 KNOWN: Final = Machines()
 PRICES: Final = Prices(prices={"p5.48xlarge": 100, "m7i.large": 1}, machines={"p5.48xlarge": 8})
-ASG, GROUP, AKS_POOL = shared("self-managed").type, shared("node-group").type, shared("aks-pool").type
+ASG, AKS_POOL = shared("self-managed").type, shared("aks-pool").type
 GKE, GKE_POOL, KARPENTER = shared("gke").type, shared("gke-pool").type, shared("karpenter").type
-_CLUSTER_TAG: Final = "tags: [{key: kubernetes.io/cluster/ml, value: owned}]"
 _TEMPLATE: Final = Sample(
     shared("launch-template").type, {"id": "lt-1", "name": "a", "instanceType": "p5.48xlarge"}, "template"
 )
 _EMPTY: Final = Sample(shared("launch-template").type, {"id": "lt-2", "name": "b"}, "empty")
-_OVERRIDES: Final = (
-    "mixedInstancesPolicy: {launchTemplate: {launchTemplateSpecification: {launchTemplateId: lt-2}, overrides: %s}}"
-)
-_NO_MACHINE: Final = "spec.template.spec.requirements select no machine type"
-_PROVISIONED: Final = "removeDefaultNodePool: true, clusterAutoscaling: {enabled: true, resourceLimits"
-_UNPRICED: Final = (
-    "spec: {template: {spec: {requirements: [{key: node.kubernetes.io/arch, operator: In, values: [arm64]}]}}"
-)
 
 
-def _taints(pool: NodePool, stack: Stack) -> list[tuple[str, str]]:
-    return [(taint.key, taint.effect) for taint in pool.all_taints(stack)]
+def _taints(pool: NodePool, stack: Stack) -> list[str]:
+    return [f"{taint.key}:{taint.effect}" for taint in pool.all_taints(stack)]
 
 
 def _machines(pool: NodePool, stack: Stack) -> list[str]:
@@ -59,97 +51,40 @@ def _fixed(pool: NodePool, _: Stack) -> str:
     return pool.fixed_size
 
 
-def _bounds(pool: NodePool, _: Stack) -> tuple[Decimal, Decimal | None]:
-    return pool.minimum, pool.maximum
+def _bounds(pool: NodePool, _: Stack) -> list[Decimal | None]:
+    return [pool.minimum, pool.maximum]
 
 
-Read = Callable[[NodePool, Stack], object]
-TERMS: Final[list[tuple[str, str, Read, object]]] = [
-    # Auto Scaling groups.
-    (ASG, f"{{{_CLUSTER_TAG}, minSize: 0, maxSize: 2, desiredCapacity: 1}}", _fixed, "desiredCapacity"),
-    (ASG, f"{{{_CLUSTER_TAG}, minSize: 2, maxSize: 2, desiredCapacity: 2}}", _fixed, ""),
-    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-1}}}}", _machines, ["p5.48xlarge"]),
-    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{launchTemplateId: lt-1}}}}", _machines, ["p5.48xlarge"]),
-    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{launchTemplateName: a}}}}", _machines, ["p5.48xlarge"]),
-    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-3}}}}", _machines, "launchTemplate is not in this stack"),
-    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-2}}}}", _machines, "launchTemplate is not in this stack"),
-    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-3}}}}", _taints, "launchTemplate is not in this stack"),
-    (
-        ASG,
-        f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-2}}, "
-        + _OVERRIDES % "[{instanceType: m5.large, launchTemplateSpecification: {launchTemplateId: lt-1}}]"
-        + "}",
-        _machines,
-        ["m5.large"],
-    ),
-    (ASG, f"{{{_CLUSTER_TAG}, " + _OVERRIDES % "[{a: 2}, {instanceType: m5.large}]" + "}", _machines, ["m5.large"]),
-    (
-        ASG,
-        f"{{{_CLUSTER_TAG}, " + _OVERRIDES % "[{launchTemplateSpecification: {launchTemplateId: lt-1}}]" + "}",
-        _machines,
-        ["p5.48xlarge"],
-    ),
-    # Node groups of EKS.
-    (GROUP, "{instanceTypes: [m5.large], scalingConfig: {minSize: 0, maxSize: 2}}", _fixed, ""),
-    (GROUP, "{scalingConfig: {minSize: 0, maxSize: 2, desiredSize: 1}}", _fixed, "scalingConfig.desiredSize"),
-    (GROUP, "{launchTemplate: {id: lt-2}}", _machines, ["t3.medium"]),
-    (GROUP, "{}", _machines, ["t3.medium"]),
-    (GROUP, "{launchTemplate: {id: lt-1}, amiType: AL2_x86_64_GPU}", _gpus, 8),
-    (GROUP, "{launchTemplate: {id: lt-2}, amiType: AL2_x86_64_GPU}", _gpus, None),
-    (GROUP, "{launchTemplate: {id: lt-3}, amiType: AL2_x86_64_GPU}", _gpus, None),
-    (GROUP, "{launchTemplate: {id: lt-2}}", _gpus, 0),
-    (GROUP, "{instanceTypes: [m5.large], scalingConfig: {maxSize: 2}}", _maximum_gpus, 0),
-    (GROUP, "{instanceTypes: [p5.48xlarge], scalingConfig: {maxSize: 2}}", _maximum_gpus, 16),
-    (GROUP, "{instanceTypes: [p5.48xlarge]}", _maximum_gpus, None),
-    (GROUP, "{instanceTypes: [g6.xlarge], scalingConfig: {maxSize: 2}}", _maximum_gpus, 2),
-    (GROUP, "{instanceTypes: [m5.large]}", _maximum_gpus, 0),
-    (GROUP, "{instanceTypes: [p5.48xlarge, m7i.large], scalingConfig: {maxSize: 2}}", _monthly, 146000),
-    (GROUP, "{instanceTypes: [p5.48xlarge]}", _monthly, "scalingConfig.maxSize is not set"),
-    # Node pools of AKS.
-    (AKS_POOL, "{vmSize: a, enableAutoScaling: true, minCount: 1, maxCount: 3, count: 1}", _fixed, "count"),
-    (AKS_POOL, "{vmSize: a, nodeTaints: ['a=b=c:NoSchedule']}", _taints, [("a", "NoSchedule")]),
-    (AKS_POOL, "{vmSize: a}", _bounds, (0, 1)),
-    (AKS_POOL, "{vmSize: a, count: 4}", _bounds, (4, 4)),
-    (AKS_POOL, "{virtualMachinesProfile: {scale: {manual: [{count: 2}, {size: a}]}}}", _bounds, (2, 2)),
-    (AKS_POOL, "{virtualMachinesProfile: {scale: {manual: [{count: 2}, {size: a}]}}}", _machines, ["a"]),
-    (
-        shared("aks").type,
-        "{agentPoolProfiles: [{name: a, vmSize: m7i.large, enableAutoScaling: true}]}",
-        _monthly,
-        "agentPoolProfiles.0.maxCount is not set",
-    ),
-    # Node pools of GKE.
-    (GKE_POOL, "{location: us-a1-a, nodeCount: 2, nodeLocations: [us-a1-b]}", _bounds, (2, 2)),
-    (GKE, "{location: us-a1-a, initialNodeCount: 2, nodeLocations: [us-a1-b]}", _bounds, (4, 4)),
-    (GKE, "{nodePools: [{name: a, nodeCount: 2}]}", _bounds, "nodePools.0.nodeLocations is not set"),
-    (GKE, f"{{{_PROVISIONED}: [{{resourceType: nvidia-t4}}]}}}}", _maximum_gpus, 0),
-    (GKE, f"{{{_PROVISIONED}: [{{resourceType: nvidia-t4}}]}}}}", _gpus, 0),
-    (GKE, f"{{{_PROVISIONED}: [{{resourceType: nvidia-t4, maximum: 3}}]}}}}", _maximum_gpus, 3),
-    # NodePools of Karpenter.
-    (KARPENTER, "{spec: {limits: {nvidia.com/gpu: 4, amd.com/gpu: 2}}}", _maximum_gpus, 6),
-    (KARPENTER, "{spec: {limits: {nvidia.com/gpu: 4, nodes: 2}}}", _maximum_gpus, 4),
-    (KARPENTER, "{spec: {limits: {nvidia.com/gpu: null}}}", _maximum_gpus, None),
-    (KARPENTER, "{spec: {limits: {cpu: 4}}}", _maximum_gpus, None),
-    (KARPENTER, "{spec: {replicas: 2}}", lambda pool, _: pool.bounded, True),
-    (KARPENTER, "{spec: {limits: {cpu: 4}}}", lambda pool, _: pool.bounded, True),
-    (KARPENTER, "{spec: {template: {}}}", lambda pool, _: pool.bounded, False),
-    (KARPENTER, f"{{{_UNPRICED}, limits: {{nvidia.com/gpu: 4}}}}}}", _monthly, _NO_MACHINE),
-    (KARPENTER, f"{{{_UNPRICED}, limits: {{nodes: 4}}}}}}", _monthly, "the machine type is not set"),
-]  # fmt: skip
-"""Type and properties of a resource, a property of its first pool, and the value, or why it is unknown."""
+def _bounded(pool: NodePool, _: Stack) -> bool:
+    return pool.bounded
 
 
-@pytest.mark.parametrize(("type_", "text", "read", "expected"), TERMS)
-def test_a_pool_is_read_in_terms_of_all_clouds(type_: str, text: str, read: Read, expected: object) -> None:
-    resource = Sample(type_, yaml.safe_load(text)).resource()
+READ: Final[dict[str, Callable[[NodePool, Stack], object]]] = {
+    "bounded": _bounded,
+    "bounds": _bounds,
+    "fixed": _fixed,
+    "gpus": _gpus,
+    "machines": _machines,
+    "maximum_gpus": _maximum_gpus,
+    "monthly": _monthly,
+    "taints": _taints,
+}
+TERMS: Final[list[tuple[str, dict[str, Any], str, object]]] = yaml.load(
+    Path(__file__).with_name("pools.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)["terms"]
+
+
+@pytest.mark.parametrize(("of", "props", "name", "expected"), TERMS, ids=[f"{row[2]} of {row[1]}" for row in TERMS])
+def test_a_pool_is_read_in_terms_of_all_clouds(of: str, props: dict[str, Any], name: str, expected: object) -> None:
+    resource = Sample(shared(of).type, props).resource()
     stack = Stack([resource, _TEMPLATE.resource(), _EMPTY.resource()])
     (pool, *_) = [pool for pool in stack.matching(POOLS, bool) if pool.resource is resource][-1:]
     if isinstance(expected, str) and " " in expected:
         with pytest.raises(UnknownValueError) as error:
-            read(pool, stack)
+            READ[name](pool, stack)
         assert expected in str(error.value)
     else:
-        assert read(pool, stack) == expected
+        assert READ[name](pool, stack) == expected
 
 
 def test_a_pool_without_gpus_has_at_most_none() -> None:

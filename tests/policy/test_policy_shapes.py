@@ -1,7 +1,7 @@
 """Pods in objects of any kind: each violation is found at any place of the pod, and the same pod without it passes."""
 
 from copy import deepcopy
-from functools import cache
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -39,69 +39,11 @@ _CLAIM: Final = "GPUs of a claim without a quota"
 # The rule about parts of GPUs is not only about tenants, and a claim is in a further object.
 _ANYWHERE: Final = sorted({*VIOLATIONS} - {"part of a GPU", _CLAIM})
 
-# Objects with a pod that no table has.
-KINDS: Final = {
-    "PodTemplate": "{apiVersion: v1, kind: PodTemplate, template: {spec: POD}}",
-    "CloneSet": "{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {template: {spec: POD}}}",
-    "JobTemplate": (
-        "{apiVersion: flow.volcano.sh/v1alpha1, kind: JobTemplate, spec: {tasks: [{template: {spec: POD}}]}}"
-    ),
-    "ServingRuntime": "{apiVersion: serving.kserve.io/v1alpha1, kind: ServingRuntime, spec: POD}",
-    "InferenceService": "{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, spec: {predictor: POD}}",
-    "InferenceService of several nodes": (
-        "{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService,"
-        " spec: {predictor: {model: {modelFormat: {name: vllm}}, workerSpec: POD}}}"
-    ),
-    "AppWrapper": (
-        "{apiVersion: workload.codeflare.dev/v1beta2, kind: AppWrapper, spec: {components: [{template:"
-        " {apiVersion: batch/v1, kind: Job, metadata: {name: inner}, spec: {template: {spec: POD}}}}]}}"
-    ),
-    "SparkApplication": (
-        "{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication,"
-        " spec: {driver: {cores: 1, template: {spec: POD}}}}"
-    ),
-    "Crossplane Object": (
-        "{apiVersion: kubernetes.crossplane.io/v1alpha2, kind: Object, spec: {forProvider: {manifest:"
-        " {apiVersion: v1, kind: Pod, metadata: {name: inner}, spec: POD}}}}"
-    ),
-    "a kind of nobody": "{apiVersion: example.com/v1, kind: Anything, spec: {a: [[{b: {c: POD}}]]}}",
-    "a list": ("{apiVersion: apps/v1, kind: DeploymentList, items: [{spec: {template: {spec: POD}}}]}"),
-}
-
-# Objects whose pod has its place in a table.
-KNOWN: Final = {
-    "Pod": "{apiVersion: v1, kind: Pod, spec: POD}",
-    "ReplicationController": "{apiVersion: v1, kind: ReplicationController, spec: {template: {spec: POD}}}",
-    **{
-        kind: f"{{apiVersion: apps/v1, kind: {kind}, spec: {{template: {{spec: POD}}}}}}"
-        for kind in ("Deployment", "StatefulSet", "ReplicaSet")
-    },
-    "RayCluster": "{apiVersion: ray.io/v1, kind: RayCluster, spec: {workerGroupSpecs: [{template: {spec: POD}}]}}",
-    "Job": "{apiVersion: batch/v1, kind: Job, spec: {template: {spec: POD}}}",
-    "CronJob": "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: POD}}}}}",
-    "Volcano's Job": "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {tasks: [{template: {spec: POD}}]}}",
-    "JobSet": (
-        "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet,"
-        " spec: {replicatedJobs: [{template: {spec: {template: {spec: POD}}}}]}}"
-    ),
-    "PyTorchJob": (
-        "{apiVersion: kubeflow.org/v1, kind: PyTorchJob,"
-        " spec: {pytorchReplicaSpecs: {Worker: {template: {spec: POD}}}}}"
-    ),
-    "ScaledJob": "{apiVersion: keda.sh/v1alpha1, kind: ScaledJob, spec: {jobTargetRef: {template: {spec: POD}}}}",
-}
-
-# Objects with a part of a pod, which is merged with the rest of it.
-PARTIAL: Final = {
-    "TrainJob, podTemplateOverrides": (
-        "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {runtimeRef: {name: torch},"
-        " trainer: {numNodes: 2}, podTemplateOverrides: [{targetJobs: [{name: node}], spec: POD}]}}"
-    ),
-    "DeploymentPatch": "{apiVersion: apps/v1, kind: DeploymentPatch, spec: {template: {spec: POD}}}",
-    "CronJobPatch": "{apiVersion: batch/v1, kind: CronJobPatch, spec: {jobTemplate: {spec: {template: {spec: POD}}}}}",
-    "a patch of a kind of nobody": "{apiVersion: example.com/v1, kind: AnythingPatch, spec: {template: {spec: POD}}}",
-}
-ALL: Final = {**KINDS, **KNOWN, **PARTIAL}
+_TABLES: Final[dict[str, dict[str, Any]]] = yaml.load(
+    Path(__file__).with_name("pods.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
+ALL: Final = {**_TABLES["kinds"], **_TABLES["known"], **_TABLES["partial"]}
+FIELDS, LIKE_PODS = _TABLES["containers"], _TABLES["like pods"]
 
 
 def pod(violation: str) -> dict[str, Any]:
@@ -112,11 +54,8 @@ def pod(violation: str) -> dict[str, Any]:
     return spec
 
 
-_parsed: Final = cache(yaml.safe_load)
-
-
-def filled(text: str, word: str, value: dict[str, Any], namespace: str = NAMESPACE) -> Sample:
-    """An object, as text in which `word` stands for a value."""
+def filled(template: dict[str, Any], word: str, value: dict[str, Any], namespace: str = NAMESPACE) -> Sample:
+    """An object in which `word` stands for a value."""
 
     def put(part: Any) -> Any:
         if isinstance(part, dict):
@@ -125,7 +64,7 @@ def filled(text: str, word: str, value: dict[str, Any], namespace: str = NAMESPA
             return [put(item) for item in cast("list[Any]", part)]
         return value if part == word else part
 
-    props = put(_parsed(text))
+    props = put(template)
     props["metadata"] = {"name": "it", "namespace": namespace}
     for item in props.get("items", ()):
         item["metadata"] = props["metadata"]
@@ -186,32 +125,6 @@ def test_a_valid_pod_of_any_kind_has_no_findings(kind: str) -> None:
 
 # Containers outside lists of containers, and GPUs outside containers.
 
-FIELDS: Final = {
-    "Argo Workflow, container": (
-        "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, spec: {templates: [{name: main, container: MAIN}]}}"
-    ),
-    "Argo Workflow, script": (
-        "{apiVersion: argoproj.io/v1alpha1, kind: CronWorkflow,"
-        " spec: {workflowSpec: {templates: [{name: main, script: MAIN}]}}}"
-    ),
-    "Argo Workflow, sidecars": (
-        "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, spec: {templates: [{name: main, sidecars: [MAIN]}]}}"
-    ),
-    "Tekton TaskRun": "{apiVersion: tekton.dev/v1, kind: TaskRun, spec: {taskSpec: {steps: [MAIN]}}}",
-    "SparkApplication": (
-        "{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication, spec: {driver: {cores: 1}, executor: MAIN}}"
-    ),
-    "InferenceService": (
-        "{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, spec: {predictor: {model: MAIN}}}"
-    ),
-    "RayCluster, autoscaler": (
-        "{apiVersion: ray.io/v1, kind: RayCluster, spec: {headGroupSpec: {template: {spec: {containers:"
-        " [{name: ray, image: 'ray:2.50'}]}}}, autoscalerOptions: MAIN}}"
-    ),
-    "TrainJob, initializer": (
-        "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {initializer: {dataset: MAIN}}}"
-    ),
-}
 _OF_CONTAINERS: Final = ("privileged", "capability", "variable", "image", "part of a GPU", "GPUs without a quota")
 
 
@@ -230,47 +143,16 @@ def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, viola
 @pytest.mark.parametrize(
     ("of", "spec", "place"),
     [
-        (
-            "apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication",
-            "{executor: {instances: 4, gpu: {name: nvidia.com/gpu, quantity: 64}}}",
-            "SparkApplication ml/it, spec.executor",
-        ),
-        (
-            "apiVersion: example.com/v1, kind: Cluster",
-            "{pools: [{name: a, workerResources: {limits: {nvidia.com/gpu: 64}}}]}",
-            "Cluster ml/it, spec.pools.a",
-        ),
+        ("apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication",
+         "{executor: {instances: 4, gpu: {name: nvidia.com/gpu, quantity: 64}}}",
+         "SparkApplication ml/it, spec.executor"),
+        ("apiVersion: example.com/v1, kind: Cluster",
+         "{pools: [{name: a, workerResources: {limits: {nvidia.com/gpu: 64}}}]}", "Cluster ml/it, spec.pools.a"),
     ],
-)
+)  # fmt: skip
 def test_gpus_outside_containers_are_counted(of: str, spec: str, place: str) -> None:
-    parts = filled(f"{{{of}, spec: {spec}}}", "", {}, "ml").resource().parts(POD_PARTS)
+    parts = filled(yaml.safe_load(f"{{{of}, spec: {spec}}}"), "", {}, "ml").resource().parts(POD_PARTS)
     assert [(part.place, part.gpus(Gpus())) for part in parts] == [(place, {"nvidia.com/gpu": 64})]
-
-
-LIKE_PODS: Final = {
-    "limits of a node pool": (
-        "{apiVersion: karpenter.sh/v1, kind: NodePool,"
-        " spec: {limits: {nvidia.com/gpu: 64}, template: {spec: {taints: [{key: nvidia.com/gpu}]}}}}"
-    ),
-    "the capacity of a queue": (
-        "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, spec: {capability: {nvidia.com/gpu: 64}}}"
-    ),
-    "an image in parts": (
-        "{apiVersion: nvidia.com/v1, kind: ClusterPolicy, spec: {driver: {image: driver, repository:"
-        " nvcr.io/nvidia, version: '580', env: [{name: A, value: b}]}}}"
-    ),
-    "the same names for other things": (
-        "{apiVersion: example.com/v1, kind: Report, spec: {containers: [a, b], resources: [x], env: prod,"
-        " securityContext: none, volumes: 3}}"
-    ),
-    "a policy that describes pods": (
-        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy,"
-        " spec: {rules: [{validate: {pattern: {spec: {containers: [PRIVILEGED]}}}}]}}"
-    ),
-    "the status of an object": (
-        "{apiVersion: example.com/v1, kind: App, spec: {}, status: {containers: [PRIVILEGED]}}"
-    ),
-}
 
 
 @pytest.mark.parametrize("what", LIKE_PODS)
@@ -330,22 +212,18 @@ _AN_APP: Final = "apiVersion: example.com/v1, kind: App"
     ("of", "spec"),
     [
         # Beside an item of a path, an entry of a path, an item of the containers.
-        (
-            "apiVersion: batch.volcano.sh/v1alpha1, kind: Job",
-            "{tasks: [true, {template: {spec: {containers: [PRIVILEGED]}}}]}",
-        ),
-        (
-            "apiVersion: kubeflow.org/v1, kind: PyTorchJob",
-            "{pytorchReplicaSpecs: {A: 1, Worker: {template: {spec: {containers: [PRIVILEGED]}}}}}",
-        ),
+        ("apiVersion: batch.volcano.sh/v1alpha1, kind: Job",
+         "{tasks: [true, {template: {spec: {containers: [PRIVILEGED]}}}]}"),
+        ("apiVersion: kubeflow.org/v1, kind: PyTorchJob",
+         "{pytorchReplicaSpecs: {A: 1, Worker: {template: {spec: {containers: [PRIVILEGED]}}}}}"),
         (_AN_APP, "{containers: [true, PRIVILEGED]}"),
         # In a map with names of a container, and in a container.
         (_AN_APP, "{containers: [{resources: [{containers: [PRIVILEGED]}]}]}"),
         (_AN_APP, "{containers: [{name: a, resources: {}, volumes: [{podSpec: {containers: [PRIVILEGED]}}]}]}"),
     ],
-)
+)  # fmt: skip
 def test_a_pod_beside_a_value_of_another_type_is_found(of: str, spec: str) -> None:
-    work = filled(f"{{{of}, spec: {spec}}}", "PRIVILEGED", _PRIVILEGED, "ml")
+    work = filled(yaml.safe_load(f"{{{of}, spec: {spec}}}"), "PRIVILEGED", _PRIVILEGED, "ml")
     assert "broken" in found(security.no_privileged, work)
     assert "broken" in found(jobs.batch_names_queue, work)
 

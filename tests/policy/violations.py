@@ -46,24 +46,18 @@ def _apart(spec: Json, field: str, **reach: object) -> None:
 VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
     "privileged": ("no-privileged", lambda spec: _context(spec, privileged=True)),
     "capability": ("no-privileged", lambda spec: _context(spec, capabilities={"add": ["SYS_ADMIN"]})),
-    "init container": (
-        "no-privileged",
-        lambda spec: _add(spec, "initContainers", {"name": "i9", "securityContext": {"privileged": True}}),
-    ),
+    "init container": ("no-privileged",
+        lambda spec: _add(spec, "initContainers", {"name": "i9", "securityContext": {"privileged": True}})),
     "unmasked": ("no-privileged", lambda spec: _context(spec, procMount="Unmasked")),
     "host process": ("no-privileged", lambda spec: _context(spec, windowsOptions={"hostProcess": True})),
     "host process of the pod": ("no-host-namespaces", lambda spec: _of_pod(spec, windowsOptions={"hostProcess": True})),
     "hostPID": ("no-host-namespaces", lambda spec: spec.update(hostPID=True)),
     "hostNetwork": ("no-host-namespaces", lambda spec: spec.update(hostNetwork=True)),
     "hostPath": ("no-host-paths", lambda spec: _add(spec, "volumes", {"name": "host", "hostPath": {"path": "/"}})),
-    "variable": (
-        "gpu-visible-devices",
-        lambda spec: _add(spec["containers"][0], "env", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
-    ),
-    "prefix": (
-        "gpu-visible-devices",
-        lambda spec: _container(spec, envFrom=[{"prefix": "NVIDIA_", "secretRef": {"name": "keys"}}]),
-    ),
+    "variable": ("gpu-visible-devices",
+        lambda spec: _add(spec["containers"][0], "env", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"})),
+    "prefix": ("gpu-visible-devices",
+        lambda spec: _container(spec, envFrom=[{"prefix": "NVIDIA_", "secretRef": {"name": "keys"}}])),
     **{
         f"mount at {root}": (
             "gpu-visible-devices",
@@ -74,17 +68,13 @@ VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
     "grace": ("gpu-grace-bounded", _linger),
     "affinity": ("affinity-own-namespace", lambda spec: _apart(spec, "podAntiAffinity", namespaceSelector={})),
     "affinity to others": ("affinity-own-namespace", lambda spec: _apart(spec, "podAffinity", namespaces=["x"])),
-    "affinity to others too": (
-        "affinity-own-namespace",
-        lambda spec: _apart(spec, "podAntiAffinity", namespaces=[NAMESPACE, "x"]),
-    ),
+    "affinity to others too": ("affinity-own-namespace",
+        lambda spec: _apart(spec, "podAntiAffinity", namespaces=[NAMESPACE, "x"])),
     "system class": ("priority-not-system", lambda spec: spec.update(priorityClassName="system-node-critical")),
     "toleration": ("toleration-has-key", lambda spec: _add(spec, "tolerations", {"operator": "Exists"})),
     "image": ("image-pinned", lambda spec: _container(spec, image="example.com/train:latest")),
     "part of a GPU": ("gpu-request-equals-limit", lambda spec: _limit(spec, GPU, "500m")),
     "GPUs without a quota": ("gpu-namespace-quota", lambda spec: _limit(spec, "nvidia.com/mig-1g.10gb", 1)),
-    "GPUs of a claim without a quota": (
-        "gpu-namespace-quota",
-        lambda spec: _add(spec, "resourceClaims", {"name": "gpu", "resourceClaimTemplateName": "eight"}),
-    ),
-}
+    "GPUs of a claim without a quota": ("gpu-namespace-quota",
+        lambda spec: _add(spec, "resourceClaims", {"name": "gpu", "resourceClaimTemplateName": "eight"})),
+}  # fmt: skip

@@ -556,18 +556,14 @@ def test_another_file_is_refused_by_place_and_fix(tmp_path: Path) -> None:
     ("before", "now", "runs", "refused"),
     [
         ("1.35", "1.36", "", ""),
-        (
-            "1.35",
-            "1.34",
-            "",
-            "Kubernetes 1.35 to 1.34 is a downgrade, which EKS refuses; set cluster.create.version: 1.35",
-        ),
+        ("1.35", "1.34", "",
+         "Kubernetes 1.35 to 1.34 is a downgrade, which EKS refuses; set cluster.create.version: 1.35"),
         ("1.34", "1.36", "", "Kubernetes 1.34 to 1.36 skips 1.35, and EKS upgrades one minor version at a time; set"),
         ("1.34", "1.36", "v1.35.2-eks-1", ""),
         ("1.35", "1.35", "v1.36.1", "Kubernetes 1.36 to 1.35 of the running cluster is a downgrade, which EKS refuses"),
         (None, "1.36", "", ""),
     ],
-)
+)  # fmt: skip
 def test_versions_go_up_one_minor_at_a_time(before: str | None, now: str, runs: str, refused: str) -> None:
     created = outlook_of(stack(cluster=CREATED))
     base = replace(created, kubernetes=before) if before else replace(created, cluster="")

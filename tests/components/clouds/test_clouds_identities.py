@@ -50,26 +50,17 @@ def reader(assignee: str) -> str:
 OWNERS: Final[dict[str, tuple[Data, list[str]]]] = {
     "people of an existing GKE cluster": (
         with_people(gke_stack(), "group:research@example.com", "user:rosa@example.com", "serviceaccount:ci/robot"),
-        [viewer("group:research@example.com"), viewer("user:rosa@example.com")],
-    ),
-    "people of an existing AKS cluster": (
-        with_people(aks_stack(), GROUP),
-        [reader(f"--assignee {GROUP.removeprefix('group:')}")],
-    ),
-    "people of Entra without an object id": (
-        with_people(aks_stack(aks_creation()), GROUP, "user:rosa@example.com"),
-        [reader("--assignee rosa@example.com")],
-    ),
-    "people of a cluster of no cloud": (
-        with_people(stack(teams={"a": {"owner": "b", "costCenter": "c"}}), "user:rosa"),
-        [],
-    ),
+        [viewer("group:research@example.com"), viewer("user:rosa@example.com")]),
+    "people of an existing AKS cluster": (with_people(aks_stack(), GROUP),
+        [reader(f"--assignee {GROUP.removeprefix('group:')}")]),
+    "people of Entra without an object id": (with_people(aks_stack(aks_creation()), GROUP, "user:rosa@example.com"),
+        [reader("--assignee rosa@example.com")]),
+    "people of a cluster of no cloud": (with_people(stack(teams={"a": {"owner": "b", "costCenter": "c"}}), "user:rosa"),
+        []),
     "a robot of a created GKE cluster": (with_robot(gke_stack(create=gke_creation()), GKE_PROVIDER), []),
-    "a robot of an existing GKE cluster": (
-        with_robot(gke_stack(), GKE_PROVIDER),
-        [viewer("serviceAccount:robot-ci-e1b2d9c5@example-ml.iam.gserviceaccount.com")],
-    ),
-}
+    "a robot of an existing GKE cluster": (with_robot(gke_stack(), GKE_PROVIDER),
+        [viewer("serviceAccount:robot-ci-e1b2d9c5@example-ml.iam.gserviceaccount.com")]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", OWNERS)

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
-from builders import AKS, EKS, PROVIDED, Data, job, planned, pool, team
+from builders import AKS, EKS, PROVIDED, Data, job, planned, pool, stack, team
 from cloud_stacks import REGION, aks_creation, aks_stack, eks_creation, eks_stack, one
 from components_builders import Program, program
 from components_builders import cluster as cluster_of
@@ -180,16 +180,24 @@ def test_the_vendors_table_has_every_machine_with_a_fabric(cloud: str) -> None:
     assert WIRED[cloud] == set(VENDORS[cloud]["machines"])
 
 
+def efa_pools(*, dallas: bool) -> Data:
+    """A stack with a pool of each machine type with EFA: those of Dallas, or all others."""
+    found: Data = {}
+    for machine in VENDORS["aws"]["machines"]:
+        if machine.startswith("p6e") is dallas:
+            bought = {"capacity": {"kind": "capacity-block", "reservation": "cr-0123456789abcdef0"}} if dallas else {}
+            zones = ["us-east-1-dfw-2a" if dallas else "eu-central-1a"]
+            name = machine.replace(".", "-")
+            found[name] = pool(machine, 2, fabric=True, zones=zones, labels={"example.com/row": name}, **bought)
+    section = {**EKS, "region": "us-east-1", "subnets": {"us-east-1-dfw-2a": "subnet-0123456789abcdef0"}}
+    return stack(cluster=section if dallas else EKS, pools=found, teams={})
+
+
 @of("aws")
 def test_each_efa_interface_is_on_a_card_that_has_efa(machine: str, facts: Data) -> None:
-    capacity: Data = {}
-    section, zones = EKS, ["eu-central-1a"]
-    if machine.startswith("p6e"):
-        zones = ["us-east-1-dfw-2a"]
-        capacity = {"capacity": {"kind": "capacity-block", "reservation": "cr-0123456789abcdef0"}}
-        section = {**EKS, "region": "us-east-1", "subnets": {zones[0]: "subnet-0123456789abcdef0"}}
-    rendered = made_vendor(machine, section, zones=zones, **capacity).rendered.registrations
-    template: Any = one(list(rendered), "aws:ec2/launchTemplate:LaunchTemplate", "cluster-pool-h100-template").inputs
+    rendered = cluster_of(efa_pools(dallas=machine.startswith("p6e"))).rendered.registrations
+    name = f"cluster-pool-{machine.replace('.', '-')}-template"
+    template: Any = one(list(rendered), "aws:ec2/launchTemplate:LaunchTemplate", name).inputs
     shown = [
         (interface["networkCardIndex"], interface["deviceIndex"], interface["interfaceType"])
         for interface in template["networkInterfaces"]

@@ -277,10 +277,6 @@ def _leaves(value: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def sent_all(sections: Data) -> Sequence[Registration]:
-    return cluster(sections, Clouds().answers()).rendered.registrations
-
-
 def _of_nodes(row: CloudType) -> bool:
     return bool(row.restarts or row.updates)
 

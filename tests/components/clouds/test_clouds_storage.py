@@ -72,14 +72,9 @@ LUSTRE: Final = {"fast": {"size": "4800Gi", "mode": "shared", "class": "fsx-lust
 EXACT: Final[dict[str, tuple[Data, str, tuple[str, ...], dict[str, str], set[str]]]] = {
     "a reader of S3": (corpus(), "s3", FOLDER, {"s3:prefix": "v3/"}, READ),
     "a writer of S3": (corpus(writable=True), "s3", FOLDER, {"s3:prefix": "v3/"}, READ | WRITTEN),
-    "the driver of Lustre": (
-        with_team(eks_stack(eks_creation()), storage=LUSTRE),
-        "fsx",
-        FSX,
-        OF_CLUSTER,
-        {"fsx:DescribeFileSystems", "fsx:TagResource", *(f"fsx:{verb}FileSystem" for verb in OF_DRIVER)},
-    ),
-}
+    "the driver of Lustre": (with_team(eks_stack(eks_creation()), storage=LUSTRE), "fsx", FSX, OF_CLUSTER,
+        {"fsx:DescribeFileSystems", "fsx:TagResource", *(f"fsx:{verb}FileSystem" for verb in OF_DRIVER)}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", EXACT)
