@@ -13,7 +13,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.cluster.contexts import Place, default_stack
+from gpu_tenancy.cluster.contexts import default_stack
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import declared, project_folder
@@ -123,7 +123,7 @@ class Access:
         return (namespace,) if namespace else tuple(self.stack.teams)
 
 
-def access_of(stack: str | None, team: str | None, project: Path | None, place: Place) -> Access:
+def access_of(stack: str | None, team: str | None, project: Path | None, place: terminal.Place) -> Access:
     """The access that a stack plans; without a name, of the `default_stack`.
 
     Raises ConsoleError if the stack does not exist, or several could be meant, StackError if its file is invalid.
