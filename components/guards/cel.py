@@ -162,15 +162,11 @@ def secret_names() -> str:
 
 def _items(item: str, path: tuple[Step, ...]) -> str:
     """The optional value at a path from an item, or a list of them for each list in the path."""
-    many = _many(path)
+    # The first list or map.
+    many = next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
     if many is None:
         return f"{item}{_fields(path)}" if path else f"optional.of({item})"
     return f"{item}{_fields(path[: many + 1])}.orValue([]).map(i, {_items('i', path[many + 1 :])})"
-
-
-def _many(path: Iterable[Step]) -> int | None:
-    """The index of the first list or map in a path."""
-    return next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
 
 
 def _at(path: Iterable[Step]) -> str:

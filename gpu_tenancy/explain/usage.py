@@ -179,7 +179,7 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
     holds = [hold for kind in kinds for hold in holds_of(state.of(kind)) if not team or hold.name in shown]
     return Usage(
         rows,
-        tuple(_budgets(state, team)),
+        tuple(team_budgets(state, [team] if team else teams_of(state))),
         _total(rows, queues, team),
         tuple(_notes(queues, rows)),
         holds=tuple(hold.sentence for hold in holds),
@@ -307,8 +307,9 @@ def _owner(queue: GangQueue, state: State) -> str:
     return homes.pop() if len(homes) == 1 else ""
 
 
-def _budgets(state: State, team: str) -> Iterator[TeamBudget]:
-    for namespace in [team] if team else teams_of(state):
+def team_budgets(state: State, teams: Iterable[str]) -> Iterator[TeamBudget]:
+    """Each resource of the ResourceQuotas of some namespaces."""
+    for namespace in teams:
         for quota in state.of("ResourceQuota", namespace):
             yield from (TeamBudget(namespace, line) for line in budgets(quota))
 

@@ -196,7 +196,6 @@ def release(
             return
         up.confirm(f"Release {subject.name}?", yes=yes)
         holding.release(cluster, subject, subject.hold)
-        holding.dismiss(cluster, subject.hold)
         terminal.out.print("  released", highlight=False)
 
 
