@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import Amounts, add, amount, amount_text, amounts, is_extended
@@ -279,9 +280,8 @@ def _not_covered(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit_ranges(facts: Facts) -> Iterator[Finding]:
-    by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
-    for limits, rule in container_rules(facts.state.of("LimitRange")):
-        by_namespace.setdefault(namespace_of(limits), []).append((name_of(limits), rule))
+    ranges = container_rules(facts.state.of("LimitRange"))
+    by_namespace = grouped((namespace_of(limits), (name_of(limits), rule)) for limits, rule in ranges)
     for namespace, rules in sorted(by_namespace.items()):
         for ((one, lower), (other, upper)), (low, high, contradiction) in product(product(rules, rules), _BELOW):
             ceiling, where = map_at(upper, high), "" if one == other else f" of {facts.name(other)}"
