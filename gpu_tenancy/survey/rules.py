@@ -115,10 +115,8 @@ def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
     resources: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     sample: Manifest = {"containers": [{"resources": resources}]}  # A pod of a job, to tell which quotas count it.
     for namespace, locals_ in sorted(facts.queues.homes.items()):
-        admitted: dict[str, int] = {}
-        for queue in set(locals_.values()) & set(known):
-            for line in known[queue].spec.quotas:
-                admitted = add(admitted, {line[1]: quotas.potential_available(queue, line)})
+        lines = ((queue, line) for queue in set(locals_.values()) & set(known) for line in known[queue].spec.quotas)
+        admitted = add(*({line[1]: quotas.potential_available(queue, line)} for queue, line in lines))
         for quota in facts.state.of("ResourceQuota", namespace):
             for line in budgets(quota) if counts(quota, sample) else ():
                 limit = admitted.get(line.resource.removeprefix("requests."), 0)
