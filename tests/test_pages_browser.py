@@ -13,11 +13,13 @@ from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
 from whatif_played import everyone, replayed_twice, sixty, small, small_scenario, tree
 
+from gpu_tenancy.cluster.budgets import Budget
 from gpu_tenancy.cost import tables
 from gpu_tenancy.cost.workloads import of_workloads
+from gpu_tenancy.explain.usage import TeamBudget
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.report import running
-from gpu_tenancy.local.summary import Budget, Composition, Holding, Summary, Supply
+from gpu_tenancy.local.summary import Composition, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.page import page
@@ -57,7 +59,7 @@ def outcome() -> Outcome:
     found = stack_of_repository("local")
     summary = Summary(
         holdings=(Holding("ml-research", "a100", "Kueue", guaranteed=8, limit=32, used=28, lends=True, resource=GPU),),
-        budgets=(Budget("ml-research", "budget", "requests.memory", "237Gi", "258Gi"),),
+        budgets=(TeamBudget("ml-research", Budget("budget", "requests.memory", 237 * 2**30, 258 * 2**30)),),
         supply=(Supply("a100", "NVIDIA-A100-SXM4-80GB", 4, 32, 28, GPU),),
         waiting=1,
         astray=(),

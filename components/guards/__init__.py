@@ -29,20 +29,8 @@ from gpu_tenancy.model.plan.workloads import SHIPPED, WAITS_FOR_RAY
 from gpu_tenancy.model.yaml import read_table
 
 from ..objects import Component, Options
-from .cel import (
-    KINDS,
-    SIZED,
-    gang_specs,
-    key,
-    literal,
-    partitions,
-    patches,
-    places_of_pods,
-    pod_counts,
-    queue_place,
-    secret_names,
-    sizes,
-)
+from . import cel
+from .cel import key
 
 DEFAULTS: Final = ("workloads", "ray", "running", "deadline", "pull-secrets")  # names of the MutatingAdmissionPolicies
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
@@ -179,7 +167,7 @@ def mutation(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = N
 def _filled(source: Mapping[str, Any], texts: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
     shared = read_source("shared")
     own_values = {**shared["values"], **source.get("values", {})}
-    marks = {**shared["expressions"], **values, **{name: literal(value) for name, value in own_values.items()}}
+    marks = {**shared["expressions"], **values, **{name: cel.literal(value) for name, value in own_values.items()}}
     return {name: Template(text).substitute(marks) for name, text in texts.items()}
 
 
@@ -227,17 +215,17 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
     if "kinds" not in rule:
         return {"api_groups": rule["groups"], "resources": rule["names"]}
     kinds = {
-        "all": KINDS,
-        "jobs": [kind for kind in KINDS if kind.is_job],
+        "all": cel.KINDS,
+        "jobs": [kind for kind in cel.KINDS if kind.is_job],
         "fromTemplate": [
             kind
-            for kind in KINDS
-            if kind.counts_template and queue_place(kind, guards.frameworks) not in ("templates", "never")
+            for kind in cel.KINDS
+            if kind.counts_template and cel.queue_place(kind, guards.frameworks) not in ("templates", "never")
         ],
         "counted": _counted(guards),
         "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
         "revised": [kind for kind in _counted(guards) if kind.partition],
-        "sized": SIZED,
+        "sized": cel.SIZED,
         "timed": _timed(guards),
     }
     below = f"/{rule['subresource']}" if "subresource" in rule else ""
@@ -247,15 +235,15 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
 
 
 def _counted(guards: GuardsPlan) -> list[WorkloadKind]:
-    return [kind for kind in KINDS if kind.counts_template and queue_place(kind, guards.frameworks) == "object"]
+    return [kind for kind in cel.KINDS if kind.counts_template and cel.queue_place(kind, guards.frameworks) == "object"]
 
 
 def _timed(guards: GuardsPlan) -> list[WorkloadKind]:
     """Kinds of jobs that Kueue queues as one, and can end."""
     return [
         kind
-        for kind in KINDS
-        if kind.is_job and _is_queued(kind, guards) and queue_place(kind, guards.frameworks) in {"object", "jobs"}
+        for kind in cel.KINDS
+        if kind.is_job and _is_queued(kind, guards) and cel.queue_place(kind, guards.frameworks) in {"object", "jobs"}
     ]
 
 
@@ -263,9 +251,9 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
     """CEL of the values that the policies read as `$name`."""
 
     def queued(place: str) -> list[str]:
-        return [key(kind) for kind in KINDS if queue_place(kind, guards.frameworks) == place]
+        return [key(kind) for kind in cel.KINDS if cel.queue_place(kind, guards.frameworks) == place]
 
-    integrated = (key(kind) for kind in KINDS if kind.group not in ("", "apps", "batch"))
+    integrated = (key(kind) for kind in cel.KINDS if kind.group not in ("", "apps", "batch"))
     images = (prefix_expression(prefix) for prefix in (*guards.registries, *own_images()))
     values: dict[str, object] = {
         "exempt": guards.exempt,
@@ -312,11 +300,11 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         ],
         "internal": [*guards.internal.items()],
         "public": [*guards.public.items()],
-        "kinds": [key(kind) for kind in KINDS],
-        "parents": [kind.plural for kind in SIZED if kind.has_children],
-        "servers": [key(kind) for kind in KINDS if kind.work == "serving"],
+        "kinds": [key(kind) for kind in cel.KINDS],
+        "parents": [kind.plural for kind in cel.SIZED if kind.has_children],
+        "servers": [key(kind) for kind in cel.KINDS if kind.work == "serving"],
         "counted": [key(kind) for kind in _counted(guards)],
-        "gangs": [key(kind) for kind in KINDS if kind.gang and kind.work],
+        "gangs": [key(kind) for kind in cel.KINDS if kind.gang and kind.work],
         "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
         "groupLabels": [kind.label for kind in _counted(guards) if kind.groups],
         "revised": [key(kind) for kind in _counted(guards) if kind.partition],
@@ -325,21 +313,21 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "queuedByPods": queued("templates"),
         "queuedByEither": queued("either"),
         "neverQueued": queued("never"),
-        "queuedKinds": [key(kind) for kind in KINDS if _is_queued(kind, guards)],
+        "queuedKinds": [key(kind) for kind in cel.KINDS if _is_queued(kind, guards)],
     }
     return {
-        **{name: literal(value) for name, value in values.items()},
-        **places_of_pods(),
-        "gangSpecs": gang_specs(),
-        "partitions": partitions(),
-        "sizes": sizes(kind for kind in KINDS if kind.counts_template),
-        **pod_counts(),
-        "patches": patches(),
-        "secretNames": secret_names(),
+        **{name: cel.literal(value) for name, value in values.items()},
+        **cel.places_of_pods(),
+        "gangSpecs": cel.gang_specs(),
+        "partitions": cel.partitions(),
+        "sizes": cel.sizes(kind for kind in cel.KINDS if kind.counts_template),
+        **cel.pod_counts(),
+        "patches": cel.patches(),
+        "secretNames": cel.secret_names(),
     }
 
 
 def _is_queued(kind: WorkloadKind, guards: GuardsPlan) -> bool:
     """Whether Kueue holds back an object of the kind, or its pods, until a queue admits it."""
-    place = queue_place(kind, guards.frameworks)
+    place = cel.queue_place(kind, guards.frameworks)
     return kind.integration in guards.frameworks if place == "object" else place != "never"

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, cast
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.model.kinds import Queued, Step, WorkloadKind, kinds
 
 KINDS: Final = tuple(kind for kind in kinds().values() if kind.guarded)
@@ -82,10 +83,7 @@ def _pointer(path: str) -> str:
 
 def gang_specs() -> str:
     """CEL of the specs of the object `o` that name a Volcano queue."""
-    kinds_of: dict[str, list[str]] = {}
-    for kind in KINDS:
-        if kind.gang:
-            kinds_of.setdefault(_dotted(kind.gang), []).append(key(kind))
+    kinds_of = grouped((_dotted(kind.gang), key(kind)) for kind in KINDS if kind.gang)
     choices = (f"variables.kind in {literal(keys)} ? [o.{path}]" for path, keys in kinds_of.items())
     return " : ".join((*choices, "[]"))
 
@@ -150,9 +148,7 @@ def patches() -> str:
 
 def secret_names() -> str:
     """CEL of the names of Secrets outside of the pods of the object `o`: lists of lists of optional values."""
-    places: dict[tuple[tuple[Step, ...], ...], list[str]] = {}
-    for secrets in (secrets for kind in KINDS for secrets in kind.secrets):
-        places.setdefault(secrets.names, []).append(_at(secrets.at))
+    places = grouped((secrets.names, _at(secrets.at)) for kind in KINDS for secrets in kind.secrets)
     return "\n    + ".join(
         f"{_list(found)}\n      .map(c, {' + '.join(f'[{text}]' if '.map(' not in text else text for text in texts)})"
         for names, found in places.items()
@@ -162,15 +158,11 @@ def secret_names() -> str:
 
 def _items(item: str, path: tuple[Step, ...]) -> str:
     """The optional value at a path from an item, or a list of them for each list in the path."""
-    many = _many(path)
+    # The first list or map.
+    many = next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
     if many is None:
         return f"{item}{_fields(path)}" if path else f"optional.of({item})"
     return f"{item}{_fields(path[: many + 1])}.orValue([]).map(i, {_items('i', path[many + 1 :])})"
-
-
-def _many(path: Iterable[Step]) -> int | None:
-    """The index of the first list or map in a path."""
-    return next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
 
 
 def _at(path: Iterable[Step]) -> str:

@@ -19,6 +19,7 @@ from gpu_tenancy.access.planned import Access, shown
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import write_private
+from gpu_tenancy.base.terminal import Place
 from gpu_tenancy.clouds.clients import CONTAINER, AwsCli, DeniedError, Google, NoAnswerError, Run, run
 from gpu_tenancy.cluster.contexts import connect
 from gpu_tenancy.cluster.contexts import kubeconfig as kubeconfig_file
@@ -211,10 +212,11 @@ def with_authority(cluster: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def source(cluster: Section, given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
+def source(cluster: Section, place: Place) -> tuple[Path, str | None]:
     """Kubeconfig and context that a user names, else of the stack, else kubectl's. Raises ConsoleError if missing."""
+    given, context, embedded = place
     if embedded:
-        with connect(given, context, embedded=True):
+        with connect(place):
             return Platform().kubeconfig, EMBEDDED_CONTEXT
     section = cluster if isinstance(cluster, ExistingCluster) else None
     named = Path(section.kubeconfig).expanduser() if section and section.kubeconfig else None

@@ -1,6 +1,5 @@
 """Planned roles and bindings of a stack's people, and answers about them as text and JSON."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,10 +9,11 @@ from typing import TypeAlias
 from gpu_tenancy.access.rules import ALL, EVERYBODY, WHOLE, Grant, Holder, Rule
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.cluster.contexts import Place, default_stack
+from gpu_tenancy.cluster.contexts import default_stack
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import declared, project_folder
@@ -123,7 +123,7 @@ class Access:
         return (namespace,) if namespace else tuple(self.stack.teams)
 
 
-def access_of(stack: str | None, team: str | None, project: Path | None, place: Place) -> Access:
+def access_of(stack: str | None, team: str | None, project: Path | None, place: terminal.Place) -> Access:
     """The access that a stack plans; without a name, of the `default_stack`.
 
     Raises ConsoleError if the stack does not exist, or several could be meant, StackError if its file is invalid.
@@ -139,9 +139,7 @@ def _place_text(name: str) -> str:
 
 def holders(found: Iterable[Holder], names: Names) -> PlainTable:
     """Table of holders: one row for each person and role."""
-    rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for holder in found:
-        rows[shown(holder.subject, names), holder.role].append(_place_text(holder.place))
+    rows = grouped(((shown(holder.subject, names), holder.role), _place_text(holder.place)) for holder in found)
     table = terminal.table("who", "where~", "role")
     for (who, role), places in rows.items():
         table.add_row(who, ", ".join(places), role)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.adopt.adopting import Adopted
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.model.spec import NAMESPACE
 
@@ -69,12 +70,8 @@ def lines(adopted: Adopted) -> Iterator[str]:
         )
     yield f"same: {_counts(adopted.same)}"
     # The same difference of several objects, or of several fields, in one line.
-    names: dict[tuple[str, str, str, str], list[str]] = {}
-    for each in adopted.differences:
-        names.setdefault((each.kind, each.field, each.live, each.planned), []).append(each.name)
-    paths: dict[tuple[str, tuple[str, ...], str, str], list[str]] = {}
-    for (kind, path, live, planned), found in names.items():
-        paths.setdefault((kind, tuple(found), live, planned), []).append(path)
+    names = grouped(((each.kind, each.field, each.live, each.planned), each.name) for each in adopted.differences)
+    paths = grouped(((kind, tuple(found), live, planned), path) for (kind, path, live, planned), found in names.items())
     for (kind, found, live, planned), several in paths.items():
         change = f"{live or 'not set'} → {planned or 'not in the stack'}"
         yield f"differs: {kind} {first_names(found, 3)}: {', '.join(several)}: {change}"

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy import kueue
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, int_at, list_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, amounts, format_amount
 from gpu_tenancy.base.texts import plural
@@ -64,9 +65,7 @@ def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
             drafted.left.append(f"ResourceFlavor {name}: no node shows its machine; add a pool for it by hand")
             continue
         taken.update(map(name_of, nodes))
-        groups: dict[_Shape, list[Manifest]] = {}
-        for node in nodes:
-            groups.setdefault(_shape(node), []).append(node)
+        groups = grouped((_shape(node), node) for node in nodes)
         resources[name] = next(iter(groups)).resource
         for number, (shape, group) in enumerate(groups.items(), 1):
             pool = name if len(groups) == 1 else f"{name}-{number}"

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from gpu_tenancy.base.grouping import grouped
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Path: TypeAlias = tuple[str | int, ...]  # keys of objects and indices of lists
 
@@ -13,9 +15,7 @@ def replaced(value: Json, paths: Sequence[Path], text: str) -> Json:
         return value
     if any(path == () for path in paths):
         return text
-    below: dict[str | int, list[Path]] = {}
-    for head, *rest in paths:
-        below.setdefault(head, []).append(tuple(rest))
+    below = grouped((head, tuple(rest)) for head, *rest in paths)
     if isinstance(value, dict):
         return {key: replaced(item, below.get(key, ()), text) for key, item in value.items()}
     if isinstance(value, list):

@@ -278,8 +278,8 @@ def _shortened(text: Text, width: int) -> Text:
     return text[:start] + Text("…") + text[start + over + 1 :]
 
 
-def write_text(file: Path, text: str) -> None:
-    """Writes a file and the folders above it. After a full disk or a kill the file has its earlier content.
+def write_text(file: Path, text: str) -> Path:
+    """Writes a file and the folders above it, and returns it. After a full disk or a kill it has its earlier content.
 
     The target of a link is written; an existing file keeps its mode. A device or a pipe, such as `/dev/stdout`, gets
     the text as it is. Raises an OSError with the file's name.
@@ -290,6 +290,7 @@ def write_text(file: Path, text: str) -> None:
             file.write_text(text, encoding="utf-8", newline="\n")
         else:
             _replace(file.resolve(), text, file.stat().st_mode if file.exists() else None)
+    return file
 
 
 def write_private(file: Path, text: str) -> None:

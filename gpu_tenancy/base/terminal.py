@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 from rich.markup import escape
@@ -44,6 +44,15 @@ ProjectFolder = Annotated[
         help="Folder of the Pulumi project. Default: the working directory or its nearest parent with Pulumi.yaml."
     ),
 ]
+
+
+class Place(NamedTuple):
+    """Kubeconfig and context of the cluster that the user names; without them, kubectl's choice."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    embedded: bool = False
+
 
 table: Final = PlainTable
 

@@ -23,6 +23,7 @@ from gpu_tenancy.cli.commands import (
     usage,
     whatif,
 )
+from gpu_tenancy.cli.commands.options import with_place
 
 _EVERY_DAY: Final = (
     preview.preview, up.up, up.destroy, usage.usage, submit.submit, usage.queue, jobs.claims, jobs.logs, jobs.top,
@@ -108,11 +109,11 @@ app = typer.Typer(
     epilog="Exit codes: 0 OK, 1 error, 2 wrong usage, 3 Blocked or does not fit, 130 interrupted.",
 )
 for command in _EVERY_DAY:
-    app.command(cls=_Command, rich_help_panel="Every day")(command)
+    app.command(cls=_Command, rich_help_panel="Every day")(with_place(command))
 for group, (summary, commands) in _GROUPS.items():
     commands_of = typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode="rich", help=summary)
     for command in commands:
-        commands_of.command(command.__name__.strip("_").replace("_", "-"), cls=_Command)(command)
+        commands_of.command(command.__name__.strip("_").replace("_", "-"), cls=_Command)(with_place(command))
     app.add_typer(commands_of, name=group, rich_help_panel="Groups of commands")
 
 

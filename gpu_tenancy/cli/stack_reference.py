@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 import yaml
 from pydantic.alias_generators import to_camel
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import BYTES_PATTERN, CPU_PATTERN, DURATION_PATTERN
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.fields import MOST_OBJECTS
@@ -156,10 +157,7 @@ def _section(reference: Reference, path: str, name: str, described: dict[tuple[s
     keys: Schema = schema.get("properties", {})
     required: Iterable[str] = schema.get("required", ())
     marks = {key: (key, str(key in required), str(keys[key])) for key in keys}
-    earlier: dict[str, list[str]] = {}
-    for key in keys:
-        if marks[key] in described:
-            earlier.setdefault(described[marks[key]], []).append(key)
+    earlier = grouped((described[marks[key]], key) for key in keys if marks[key] in described)
     links = {
         holder: shared
         for holder, shared in earlier.items()

@@ -53,10 +53,8 @@ def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]]
     """
     results: list[tuple[Verdict, str]] = []
     for quota in quotas:
-        total: dict[str, int] = {}
-        for spec, count in pods:
-            if count and counts(quota, spec, priority):
-                total = add(total, times({**_charged(spec), "pods": 1, "count/pods": 1}, count))
+        counted = ((spec, count) for spec, count in pods if count and counts(quota, spec, priority))
+        total = add(*(times({**_charged(spec), "pods": 1, "count/pods": 1}, count) for spec, count in counted))
         results += [_judge(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
     verdict = worst(result for result, _ in results)
     lines = tuple(text for result, text in results if verdict == "now" or result != "now")

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.terminal import Place
 from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
@@ -51,9 +52,9 @@ def _usual(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
 
 
-def connect(given: Path | None, context: str | None, *, embedded: bool) -> Cluster:
+def connect(place: Place) -> Cluster:
     """A client of the chosen cluster. Raises ConsoleError if no kubeconfig exists, or it cannot be used."""
-    return Cluster(*chosen(given, context, embedded=embedded), answer_seconds=_ANSWER)
+    return Cluster(*chosen(*place[:2], embedded=place.embedded), answer_seconds=_ANSWER)
 
 
 def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
@@ -68,14 +69,6 @@ def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[
     if not found.is_file():
         raise ConsoleError("the embedded platform is not running", "start it with `tenancy local up`")
     return found, EMBEDDED_CONTEXT
-
-
-class Place(NamedTuple):
-    """Kubeconfig and context that the user names; without them, kubectl's choice."""
-
-    kubeconfig: Path | None = None
-    context: str | None = None
-    embedded: bool = False
 
 
 def default_stack(team: str | None, folder: Path, place: Place) -> str:
@@ -126,7 +119,7 @@ def _of_cluster(place: Place) -> tuple[str, str]:
     try:
         with (
             terminal.reported_if_slow("asking the cluster for its stack"),
-            connect(place.kubeconfig, place.context, embedded=place.embedded) as cluster,
+            connect(place) as cluster,
         ):
             found = {text_at(one, "metadata", "annotations", STACK) for one in cluster.list(KUEUE, "Cohort")}
     except UnreachableError as error:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeAlias
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import at, int_at, text_at
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.cluster.pods import Manifest, named
@@ -40,10 +41,7 @@ class History:
     @classmethod
     def of(cls, jobs: Iterable[tuple[str, int, float]]) -> "History":
         """Groups (team, GPUs, seconds) of jobs."""
-        found: dict[_Key, list[float]] = {}
-        for team, gpus, seconds in jobs:
-            for key in ((team, gpus), (team, None)):
-                found.setdefault(key, []).append(seconds)
+        found = grouped((key, seconds) for team, gpus, seconds in jobs for key in ((team, gpus), (team, None)))
         return cls({key: sorted(durations) for key, durations in found.items()})
 
     def left(self, team: str, gpus: int, ran: float, share: float) -> float | None:

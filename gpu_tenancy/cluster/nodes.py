@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import amount_text, amounts, amounts_text, gpus, ordered
 from gpu_tenancy.base.texts import first_names, plural
@@ -174,10 +175,7 @@ def judge_nodes(
     found = find(spec, pods.pod, nodes)
     if pods.within and found.fitting:
         # The part of the network that suits all pods best: with room now, else when empty.
-        parts: dict[str, list[Node]] = {}
-        for node in found.fitting:
-            if name := node.labels.get(pods.within):
-                parts.setdefault(name, []).append(node)
+        parts = grouped((name, node) for node in found.fitting if (name := node.labels.get(pods.within)))
         by_part = [find(spec, pods.pod, part) for part in parts.values()] or [find(spec, pods.pod, ())]
         found = max(by_part, key=lambda part: (part.now >= pods.count, part.ever, part.now))
         if found.ever < pods.count:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, map_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import amounts, gpus
@@ -118,10 +119,7 @@ class Queues:
     @cached_property
     def members(self) -> dict[str, list[Workload]]:
         """The workloads of each ClusterQueue."""
-        members: dict[str, list[Workload]] = defaultdict(list)
-        for workload in self.workloads:
-            members[self.queue_of(workload)].append(workload)
-        return dict(members)
+        return grouped((self.queue_of(workload), workload) for workload in self.workloads)
 
     def holder_of(self, workload: Workload) -> str:
         """ClusterQueue that has the workload's reserved quota, or in which it is pending."""

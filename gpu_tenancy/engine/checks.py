@@ -4,7 +4,7 @@
 `scopes_documented.yaml` has all other kinds, each with the source of its scope.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.problems import Problem, nearest
 from gpu_tenancy.engine.objects import DependencyCycleError, KubernetesObject, kubernetes_objects, waves
@@ -110,10 +111,7 @@ def problems(rendered: Rendered) -> tuple[str, ...]:
 
 
 def _repeated_objects(objects: Iterable[KubernetesObject]) -> Iterator[str]:
-    same: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    for item in objects:
-        if item.name:
-            same[item.group, item.kind, item.namespace, item.name].append(item.urn)
+    same = grouped(((item.group, item.kind, item.namespace, item.name), item.urn) for item in objects if item.name)
     for (group, kind, namespace, name), urns in same.items():
         if len(urns) > 1:
             place = f"namespace {namespace}" if namespace else "the cluster"

@@ -5,7 +5,7 @@ find delayed workloads. Kueue ends no workload because a quota became smaller; i
 is now entitled to the quota, and gives freed quota to workloads that may use it.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from gpu_tenancy import kueue
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import amount_text, amounts, is_extended
 from gpu_tenancy.base.texts import plural
@@ -232,10 +233,9 @@ def _idle(now: Queues, teams: Mapping[str, Idle], at: datetime) -> Iterator[Affe
 
 def _restarted(now: Queues, pools: Collection[str], at: datetime) -> Iterator[Affected]:
     places = {name_of(node): label(node, POOL_LABEL) for node in now.state.of("Node")}
-    titles, pods = owner_titles(now.workloads), defaultdict[tuple[str, str], list[Manifest]](list)
-    for pod in now.state.of("Pod"):
-        if places.get(text_at(pod, "spec", "nodeName")) in pools and not ended(pod):
-            pods[namespace_of(pod), owner_title(pod, titles)].append(pod)
+    titles = owner_titles(now.workloads)
+    there = (pod for pod in now.state.of("Pod") if places.get(text_at(pod, "spec", "nodeName")) in pools)
+    pods = grouped(((namespace_of(pod), owner_title(pod, titles)), pod) for pod in there if not ended(pod))
     for (team, title), own in pods.items():
         gpus = Counter[str]()
         for pod in own:

@@ -4,21 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gpu_tenancy.base import quantity
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import (
-    CLAIMED,
-    CPU,
-    MEMORY,
-    add,
-    amount_text,
-    gpus,
-    is_extended,
-    leading_text,
-    ordered,
-)
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import Budget, budgets
 from gpu_tenancy.cluster.cluster_queues import holds_of, reported_usage
@@ -74,7 +64,7 @@ class Row:
     def amounts(self) -> list[str]:
         """Guaranteed, limit, used, borrowed, lent and pending amounts as texts."""
         numbers = (self.guaranteed, self.limit, self.used, self.borrowed, self.lent, self.waiting)
-        return ["?" if number is None else amount_text(self.resource, number) for number in numbers]
+        return ["?" if number is None else quantity.amount_text(self.resource, number) for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +78,7 @@ class TeamBudget:
     def cells(self) -> tuple[str, ...]:
         """Namespace, quota, resource, usage and limit."""
         own = self.budget
-        used, hard = (amount_text(own.resource, value) for value in (own.used, own.hard))
+        used, hard = (quantity.amount_text(own.resource, value) for value in (own.used, own.hard))
         return self.team, own.quota, own.resource, used, hard
 
 
@@ -104,7 +94,7 @@ class ResourceTotal:
     def text(self) -> str:
         """All sums in one line."""
         listed = (
-            f"{'unknown' if amount is None else amount_text(self.resource, amount)} {name}"
+            f"{'unknown' if amount is None else quantity.amount_text(self.resource, amount)} {name}"
             for name, amount in self.sums.items()
         )
         return f"{self.resource}{' without GPUs' if self.beside_gpus else ''}: {', '.join(listed)}"
@@ -121,7 +111,7 @@ class Total:
     @property
     def text(self) -> str:
         """The sums and the pending workloads in one line."""
-        requested = f" ({'; '.join(leading_text(part) for part in self.requested)})" if self.requested else ""
+        requested = f" ({'; '.join(quantity.leading_text(part) for part in self.requested)})" if self.requested else ""
         sums = "; ".join(resource.text for resource in self.resources) or "no quota"
         return f"total {sums}; {plural(self.workloads, 'workload')} pending{requested}"
 
@@ -189,7 +179,7 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
     holds = [hold for kind in kinds for hold in holds_of(state.of(kind)) if not team or hold.name in shown]
     return Usage(
         rows,
-        tuple(_budgets(state, team)),
+        tuple(team_budgets(state, [team] if team else teams_of(state))),
         _total(rows, queues, team),
         tuple(_notes(queues, rows)),
         holds=tuple(hold.sentence for hold in holds),
@@ -284,9 +274,11 @@ def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) ->
 
 def _sorted(all_lines: Iterable[FlavorResource]) -> list[FlavorResource]:
     # Without lines of claims, whose quota never binds.
-    lines = [line for line in all_lines if line[1] not in CLAIMED]
-    order = {name: at for at, name in enumerate(ordered({resource for _, resource in lines}))}
-    return sorted(lines, key=lambda line: (not is_extended(line[1]), line[0] in {"-", "?"}, line[0], order[line[1]]))
+    lines = [line for line in all_lines if line[1] not in quantity.CLAIMED]
+    order = {name: at for at, name in enumerate(quantity.ordered({resource for _, resource in lines}))}
+    return sorted(
+        lines, key=lambda line: (not quantity.is_extended(line[1]), line[0] in {"-", "?"}, line[0], order[line[1]])
+    )
 
 
 def _gang_rows(queues: Queues, team: str) -> Iterator[Row]:
@@ -298,7 +290,7 @@ def _gang_rows(queues: Queues, team: str) -> Iterator[Row]:
         flavor = queue.name.removeprefix(f"{owner}-") if owner else "-"
         bounded = {*queue.guarantee, *queue.capability}
         # Volcano counts the pods of each queue, whether or not something bounds them.
-        for name in ordered(bounded | (queue.used.keys() - {"pods"})):
+        for name in quantity.ordered(bounded | (queue.used.keys() - {"pods"})):
             own, used = queue.guarantee.get(name, 0), queue.used.get(name, 0)
             limit = queue.capability.get(name)
             waits = queue.waiting.get(name, 0)
@@ -315,8 +307,9 @@ def _owner(queue: GangQueue, state: State) -> str:
     return homes.pop() if len(homes) == 1 else ""
 
 
-def _budgets(state: State, team: str) -> Iterator[TeamBudget]:
-    for namespace in [team] if team else teams_of(state):
+def team_budgets(state: State, teams: Iterable[str]) -> Iterator[TeamBudget]:
+    """Each resource of the ResourceQuotas of some namespaces."""
+    for namespace in teams:
         for quota in state.of("ResourceQuota", namespace):
             yield from (TeamBudget(namespace, line) for line in budgets(quota))
 
@@ -324,20 +317,20 @@ def _budgets(state: State, team: str) -> Iterator[TeamBudget]:
 def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
     """Sums, and requests of pending workloads: GPUs of workloads with GPUs, CPU and memory of others."""
     whole = [row for row in rows if not row.part_of]
-    names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
+    names = [name for name in quantity.ordered({row.resource for row in whole}) if quantity.is_extended(name)]
     totals = [_resource_total(name, [row for row in whole if row.resource == name]) for name in names]
     pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
-    with_gpus = [gpus(each.total) for each in pending if gpus(each.total)]
-    without = [each.total for each in pending if not gpus(each.total)]
-    requested = tuple(add(*totals) for totals in (with_gpus, without) if totals)
+    with_gpus = [quantity.gpus(each.total) for each in pending if quantity.gpus(each.total)]
+    without = [each.total for each in pending if not quantity.gpus(each.total)]
+    requested = tuple(quantity.add(*totals) for totals in (with_gpus, without) if totals)
     unseen = 0 if team else sum(map(queues.unseen, queues.cluster_queues))
     return Total((*totals, *_cpu_totals(whole)), len(pending) + unseen, requested)
 
 
 def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
     """CPU and memory of flavors without GPUs; in a cluster with GPUs, only if a team has a guarantee of them."""
-    with_gpus = {row.flavor for row in rows if is_extended(row.resource)}
-    for resource in (CPU, MEMORY):
+    with_gpus = {row.flavor for row in rows if quantity.is_extended(row.resource)}
+    for resource in (quantity.CPU, quantity.MEMORY):
         cpu_rows = [row for row in rows if row.resource == resource and row.flavor not in with_gpus]
         if cpu_rows and (not with_gpus or any(row.guaranteed for row in cpu_rows)):
             yield _resource_total(resource, cpu_rows, beside_gpus=bool(with_gpus))

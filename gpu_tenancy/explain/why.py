@@ -19,16 +19,8 @@ from gpu_tenancy.cluster.references import claim_pending
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.cluster.supply import unusable
 from gpu_tenancy.cluster.workloads import Reason, Workload, ahead, at_most, interrupted
+from gpu_tenancy.explain import running
 from gpu_tenancy.explain.pending import after_preemption, borrowed_lines, diagnose, messages_of
-from gpu_tenancy.explain.running import (
-    Why,
-    blocked_pods,
-    explain_rejection,
-    gated,
-    rejected_pods,
-    running,
-    with_rollout,
-)
 from gpu_tenancy.explain.unblock import Unblock, find_unblock
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.api import PREFERRED
@@ -45,19 +37,19 @@ _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")
 _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
 
 
-def why(target: Target, state: State) -> Why:
+def why(target: Target, state: State) -> running.Why:
     """Follows one object from its queue to its pods."""
-    found = with_rollout(_followed(target, state), target, state)
+    found = running.with_rollout(_followed(target, state), target, state)
     messages = tuple(dict.fromkeys(messages_of(target, state)))
     # Pods of a Deployment are created and queued one by one: some wait for the queue while others are rejected.
-    others = (explain_rejection(target, message).reason for message in rejected_pods(target, state)[:1])
+    others = (running.explain_rejection(target, message).reason for message in running.rejected_pods(target, state)[:1])
     lines = (*found.lines, *(other for other in others if other != found.reason))
     return replace(found, title=target.title, lines=lines, messages=messages)
 
 
-def _followed(target: Target, state: State) -> Why:
+def _followed(target: Target, state: State) -> running.Why:
     if target.outcome:
-        return Why((), f"not pending: ended ({target.outcome})", waits=False)
+        return running.Why((), f"not pending: ended ({target.outcome})", waits=False)
     gang = volcano_queue(target.demand, kueue=state.has_kueue)
     if (gang is not None or target.groups) and not target.workloads:
         return _gang(target, state)
@@ -65,33 +57,33 @@ def _followed(target: Target, state: State) -> Why:
     if target.workloads:
         return _with_workload(target, queues)
     if not state.has_kueue:
-        return running(target, state, (NO_KUEUE,))
+        return running.running(target, state, (NO_KUEUE,))
     return _unqueued(target, queues)
 
 
-def _with_workload(target: Target, queues: Queues) -> Why:
+def _with_workload(target: Target, queues: Queues) -> running.Why:
     """Of several Workloads, the one with the least progress decides."""
     workload = min(target.workloads, key=lambda workload: _FIRST.index(workload.stage))
     count, replicas = sum(pods.count for pods in workload.sets), int_at(target.manifest, "spec", "replicas")
-    stuck = gated(target.pods) or (replicas and workload.stage == "finished")  # Kueue may end it as OutOfSync
+    stuck = running.gated(target.pods) or (replicas and workload.stage == "finished")  # Kueue may end it as OutOfSync
     if text_at(target.manifest, "kind") == "StatefulSet" and replicas != count and stuck:
         reason = f"Kueue starts no more pods: it was scaled to {plural(replicas, 'pod')}, and its Workload has {count}"
         fix = f"Kueue does not follow such a change: delete the StatefulSet, and create it with replicas: {replicas}"
-        return Why((), reason, fix)
+        return running.Why((), reason, fix)
     if workload.stage == "waiting" and not workload.queue:
-        return Why((), *_without_label(target, queues))
+        return running.Why((), *_without_label(target, queues))
     found = after_preemption(_queued(target, queues, workload), workload, queues)
     return replace(found, lines=(*found.lines, *(one.text for one in interrupted(target.workloads))))
 
 
-def _unqueued(target: Target, queues: Queues) -> Why:
+def _unqueued(target: Target, queues: Queues) -> running.Why:
     state, namespace = queues.state, namespace_of(target.manifest)
     own = queues.homes.get(namespace, {})
     placed = [pod for pod in target.pods if text_at(pod, "spec", "nodeName")]
     if not state.sees("Workload"):
-        return running(target, state, (state.missing["Workload"].text,))
-    if placed or blocked_pods(target.pods, state):
-        return running(target, state, ("Kueue does not manage it: it has no Workload",))
+        return running.running(target, state, (state.missing["Workload"].text,))
+    if placed or running.blocked_pods(target.pods, state):
+        return running.running(target, state, ("Kueue does not manage it: it has no Workload",))
     if not target.queue:
         problem: Reason | None = _without_label(target, queues)
     elif target.queue not in own:
@@ -99,15 +91,15 @@ def _unqueued(target: Target, queues: Queues) -> Why:
     else:
         problem = _unknown_class(target, queues)
     if problem:
-        return Why((), *problem)
+        return running.Why((), *problem)
     lines = (f"queue label: LocalQueue {target.queue} (ClusterQueue {own[target.queue]})",)
     if queues.uncounted:
-        return running(target, state, (*lines, KUEUE_NOT_RUNNING))
+        return running.running(target, state, (*lines, KUEUE_NOT_RUNNING))
     fix = "check that the Kueue controller is running, and that it manages this kind and this namespace"
-    return Why(lines, "not queued yet: Kueue has not created a Workload for it", fix)
+    return running.Why(lines, "not queued yet: Kueue has not created a Workload for it", fix)
 
 
-def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
+def _queued(target: Target, queues: Queues, workload: Workload) -> running.Why:
     name = queues.queue_of(workload)
     behind = f" (ClusterQueue {name})" if name else ""
     place = f"Workload {workload.name} in LocalQueue {workload.queue or '(none)'}{behind}"
@@ -115,21 +107,21 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
     lines = [f"{place}, priority {workload.priority}", *([f"GPUs: {idle}"] if idle else [])]
     match workload.stage:
         case "finished":
-            return Why(lines, "not pending: ended", waits=False)
+            return running.Why(lines, "not pending: ended", waits=False)
         case "switched off":
-            return Why(lines, *_switched_off(workload))
+            return running.Why(lines, *_switched_off(workload))
         case "checked":
             return _checked(workload, lines)
         case "admitted":
             if worker := text_at(workload.manifest, "status", "clusterName"):
                 reason = f"runs in worker cluster {worker}; this cluster has none of its pods"
                 fix = f"for its pods, run `tenancy why` with the kubeconfig of {worker}"
-                return Why(lines, reason, fix, waits=False)
+                return running.Why(lines, reason, fix, waits=False)
             if any(not text_at(pod, "spec", "nodeName") for pod in target.pods):
                 lines += unusable(queues.state, [flavor for flavor, _ in workload.held])
             lines += [*borrowed_lines(queues, workload), *_groups(target)]
             few = _too_few(target)
-            return Why(lines, *few) if few else running(target, queues.state, lines)
+            return running.Why(lines, *few) if few else running.running(target, queues.state, lines)
         case "waiting":
             return _pending(queues, workload, lines)
 
@@ -166,7 +158,7 @@ def _unknown_class(target: Target, queues: Queues) -> Reason | None:
     return unknown and (unknown[0], f"submit it again with another class; {unknown[1]}")
 
 
-def _checked(workload: Workload, lines: list[str]) -> Why:
+def _checked(workload: Workload, lines: list[str]) -> running.Why:
     states = maps_at(workload.manifest, "status", "admissionChecks")
     checks = [check for check in states if text_at(check, "state") != "Ready"]
     for check in checks:
@@ -180,30 +172,30 @@ def _checked(workload: Workload, lines: list[str]) -> Why:
     checks_text = ", ".join(names) or "of its queue"
     reason = f"quota is reserved ({leading_text(workload.total)}), but admission check {checks_text} is not ready"
     fix = "wait for the check, for example for new nodes; see the AdmissionCheck"
-    return Why(lines, reason, fix)
+    return running.Why(lines, reason, fix)
 
 
-def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
+def _pending(queues: Queues, workload: Workload, lines: list[str]) -> running.Why:
     state, name = queues.state, queues.queue_of(workload)
     own = queues.homes.get(workload.namespace, {})
     if workload.queue not in own and state.sees("LocalQueue"):
-        return Why(lines, *queues.unknown_local(workload.namespace, workload.queue))
+        return running.Why(lines, *queues.unknown_local(workload.namespace, workload.queue))
     first = ahead(workload, queues.members.get(name, ()))
     lines.append(_position(first, complete=name not in queues.cluster_queues or not queues.unseen(name)))
     if not state.knows("ClusterQueue"):
         lines += [missing.text for missing in state.refused("ClusterQueue", "Workload")]
         fix = f"ask {state.missing['ClusterQueue'].who}"
-        return Why(lines, "pending for quota; you may not see how much is free", fix)
+        return running.Why(lines, "pending for quota; you may not see how much is free", fix)
     queue = queues.cluster_queues.get(name)
     if queue is None:
         reason = f"ClusterQueue {name} of LocalQueue {workload.queue} not found"
-        return Why(lines, reason, "create it, or set another clusterQueue in the LocalQueue")
+        return running.Why(lines, reason, "create it, or set another clusterQueue in the LocalQueue")
     closed = queues.closed(workload.namespace, workload.queue, queue)
     if blocked := closed or claim_pending(workload) or workload.held_back:  # However much quota is free.
-        return Why(lines, *blocked)
+        return running.Why(lines, *blocked)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), workload.sets)
     if excluded := _excluded(workload, offers) or _cordoned(state, workload, offers):
-        return Why(lines, *excluded)
+        return running.Why(lines, *excluded)
     if first and queue.strict:
         lines.append("its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted")
     # What exceeds the queue's limit needs no simulation: no end of another workload changes that.
@@ -218,7 +210,7 @@ def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
     flavors = [request.flavor for offer in offers for request in offer.requests]
     lines += [*_quota_lines(queues, name, offers, unblock), *unusable(state, flavors), *simulated]
     reason, fix = diagnose(queues, queue.spec, offers, unblock, is_head=not first)
-    return Why(lines, reason, fix, unblock=unblock)
+    return running.Why(lines, reason, fix, unblock=unblock)
 
 
 def _position(before: Sequence[Workload], *, complete: bool) -> str:
@@ -283,11 +275,11 @@ def _too_few(target: Target) -> Reason | None:
     return too_few(together, sum(template.count for template in target.demand.templates))
 
 
-def _gang(target: Target, state: State) -> Why:
+def _gang(target: Target, state: State) -> running.Why:
     name = text_at(target.groups[0], "spec", "queue") if target.groups else target.demand.gang or "default"
     lines = [f"gang in Volcano queue {name}: all pods start together", *_groups(target)]
     if any(text_at(group, "status", "phase") == "Running" for group in target.groups):
-        return running(target, state, lines)
+        return running.running(target, state, lines)
     pods = [(requests(template.spec), template.count) for template in target.demand.templates]
     others = [group for group in state.of("PodGroup") if group not in target.groups]
     queues = gang_queues(state.of("Queue"), others, state.of("Pod"))
@@ -295,7 +287,7 @@ def _gang(target: Target, state: State) -> Why:
         lines.append("Volcano has not reported usage for any queue: its controller is not running")
     answer, known = judge_gang(queues, name, pods, target.demand.together), state.knows("Queue")
     lines += answer.lines if known else [state.missing["Queue"].text]
-    blocked = blocked_pods(target.pods, state)
+    blocked = running.blocked_pods(target.pods, state)
     if few := _too_few(target):
         reason, fix = few
     elif known and name not in {queue.name for queue in queues} and answer.verdict == "never":
@@ -314,4 +306,4 @@ def _gang(target: Target, state: State) -> Why:
         fix = "wait for nodes; the gang starts as a whole"
     else:
         reason, fix = "Volcano has not created a PodGroup for it", "check that the Volcano controller is running"
-    return Why(lines, reason, fix)
+    return running.Why(lines, reason, fix)

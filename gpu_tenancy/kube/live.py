@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias, TypeVar
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, WaitTimeoutError
@@ -171,9 +171,7 @@ def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) ->
         wanted = set(same_kind)
         return {name: Live.of(item) for item in listed if (name := Reference.of(item)) in wanted}
 
-    kinds: dict[tuple[str, str], list[Reference]] = defaultdict(list)
-    for reference in references:
-        kinds[reference.api_version, reference.kind].append(reference)
+    kinds = grouped(((reference.api_version, reference.kind), reference) for reference in references)
     existing: dict[Reference, Live | Failure | None] = {}
     queries = {same_kind[0]: same_kind for same_kind in kinds.values()}
     for first, answer in in_parallel(pool, read, queries):

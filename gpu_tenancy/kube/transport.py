@@ -106,8 +106,7 @@ class Transport:
 
     def _call(self, request: Request) -> BaseHTTPResponse:
         headers = self._login.headers()
-        for name, value in {"Accept": request.accept, "Content-Type": request.content_type, **self._as}.items():
-            headers[name] = value
+        headers.update({"Accept": request.accept, "Content-Type": request.content_type, **self._as})
         query = urlencode([(key, value) for key, value in request.query.items() if value])
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)

@@ -6,7 +6,6 @@ Rules: pkg/scheduler/preemption of kubernetes-sigs/kueue at v0.19.2.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 from gpu_tenancy.kueue.api import Policy
 from gpu_tenancy.kueue.resource_node import Amounts
@@ -42,9 +41,6 @@ class PreemptionContext:
     def queue(self) -> Queue:
         """The preemptor's ClusterQueue."""
         return self.preemptor.queue
-
-
-Fits: TypeAlias = Callable[[], bool]  # whether the preemptor fits in the present state of the tree
 
 
 def satisfies_policy(policy: Policy, preemptor: WorkloadInfo, candidate: WorkloadInfo) -> bool:
@@ -120,8 +116,11 @@ def _exceeds(context: PreemptionContext, key: int, amount: int, limit: int, same
     return amount > unused + preemptible
 
 
-def fill_back_workloads(targets: list[Target], fits: Fits) -> list[Target]:
-    """Adds back targets that are not needed, in reverse order, and returns the others; Kueue's `fillBackWorkloads`."""
+def fill_back_workloads(targets: list[Target], fits: Callable[[], bool]) -> list[Target]:
+    """Adds back targets that are not needed, in reverse order, and returns the others; Kueue's `fillBackWorkloads`.
+
+    `fits` tells whether the preemptor fits in the present state of the tree.
+    """
     needed = targets[-1:]
     for target in reversed(targets[:-1]):
         target.workload.queue.add_usage(target.workload.usage)

@@ -15,9 +15,7 @@ from gpu_tenancy.review.review import Verdict
 
 def write_report(result: Outcome, folder: Path) -> Path:
     """Writes the self-contained `report.html` and returns its path; the same stack and state give the same bytes."""
-    file = folder / "report.html"
-    write_text(file, page(review_of(result.preview), running(result)))
-    return file
+    return write_text(folder / "report.html", page(review_of(result.preview), running(result)))
 
 
 def running(result: Outcome) -> Running:
@@ -44,10 +42,7 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
         amounts = supply.capacity, guaranteed, supply.capacity - guaranteed, limits, supply.used
         texts = (amount_text(supply.resource, amount) for amount in amounts)
         nodes.append(row(supply.flavor, supply.product, supply.nodes, *texts))
-    budgets = [
-        row(budget.team, budget.quota, budget.resource, budget.used, budget.hard, team=budget.team)
-        for budget in summary.budgets
-    ]
+    budgets = [row(*budget.cells, team=budget.team) for budget in summary.budgets]
     capacity = f"{available(supply.resource for supply in summary.supply)}#"
     node_heads = columns(
         "flavor", "model", "nodes#", capacity, "guaranteed#", "unassigned#", "sum of limits#", "in use#"

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import amount_text, amounts
-from gpu_tenancy.cluster.budgets import budgets
 from gpu_tenancy.cluster.cluster_queues import read_settled
 from gpu_tenancy.cluster.pods import ended, name_of
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.workloads import waiting
 from gpu_tenancy.embedded.controllers import Controller
 from gpu_tenancy.embedded.controllers.table import read_rows
-from gpu_tenancy.explain.usage import KINDS, Row
+from gpu_tenancy.explain.usage import KINDS, Row, TeamBudget, team_budgets
 from gpu_tenancy.explain.usage import measure as measure_usage
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.local.checks.scaling import targets
@@ -42,17 +41,6 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """One resource of a ResourceQuota, with the amounts as text."""
-
-    team: str
-    quota: str
-    resource: str
-    used: str
-    hard: str
-
-
-@dataclass(frozen=True, slots=True)
 class Supply:
     """A flavor's nodes, its allocatable GPUs and those in use; CPU or memory, in base units, where it has no GPUs."""
 
@@ -69,7 +57,7 @@ class Summary:
     """State of the whole tenancy at one moment."""
 
     holdings: tuple[Holding, ...]
-    budgets: tuple[Budget, ...]
+    budgets: tuple[TeamBudget, ...]
     supply: tuple[Supply, ...]
     waiting: int
     astray: tuple[str, ...]  # pods on nodes with a different GPU model than requested; empty if the scheduler works
@@ -95,12 +83,7 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
     nodes = {name_of(node): node for node in state.of("Node")}
     return Summary(
         holdings=tuple(holding for holding in holdings if holding.limit),
-        budgets=tuple(
-            Budget(team, line.quota, line.resource, *(amount_text(line.resource, n) for n in (line.used, line.hard)))
-            for team in teams
-            for quota in state.of("ResourceQuota", team)
-            for line in budgets(quota)
-        ),
+        budgets=tuple(team_budgets(state, teams)),
         supply=tuple(_supply(tree, measure, queues, holdings) for measure in counted.values()),
         waiting=sum(1 for pod in pods if not text_at(pod, "spec", "nodeName")),
         astray=tuple(

@@ -15,19 +15,12 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import ended, namespace_of
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
+from gpu_tenancy.embedded import drivers
 from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.controllers.launching import Wanted
 from gpu_tenancy.embedded.controllers.table import Row, read_rows
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
-from gpu_tenancy.embedded.drivers import (
-    bring_channels,
-    bring_claims,
-    bring_secrets,
-    bring_templates,
-    bring_volumes,
-    remove_claims,
-)
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.embedded.platform import Carried, Platform
@@ -157,7 +150,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
                 platform.controllers.bring(cluster, wanted, platform.cache, report)
             report("creating the nodes of the pools")
             nodes = bringing.result()
-        bring_channels(cluster, stack_preview.stack)
+        drivers.bring_channels(cluster, stack_preview.stack)
         _bring_volumes(cluster, planned, stack_preview.stack)
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
@@ -193,16 +186,16 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
 def _bring_volumes(cluster: Cluster, planned: Plan, stack: Stack) -> None:
     claims = [claim for team in planned.teams for claim in team.claims]
     homes = {team.namespace.name: team.notebooks.home for team in planned.teams if team.notebooks}
-    bring_volumes(cluster, claims, homes, default=has(stack, "defaultStorageClass"))
-    remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
+    drivers.bring_volumes(cluster, claims, homes, default=has(stack, "defaultStorageClass"))
+    drivers.remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
 
 
 def _bring_rest(cluster: Cluster, planned: Plan, stack: Stack) -> None:
     """Creates the objects that other programs and people create in the namespaces of a real cluster."""
-    bring_claims(cluster, [cached for team in planned.teams for cached in team.cached])
-    bring_secrets(cluster, stack)
+    drivers.bring_claims(cluster, [cached for team in planned.teams for cached in team.cached])
+    drivers.bring_secrets(cluster, stack)
     if planned.guards.channels:
-        bring_templates(cluster)
+        drivers.bring_templates(cluster)
 
 
 def _rendered_meanwhile(

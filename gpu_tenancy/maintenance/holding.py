@@ -167,9 +167,13 @@ def releasing(held: Hold) -> list[dict[str, Json]]:
 
 
 def release(cluster: Cluster, subject: Subject, held: Hold) -> None:
-    """Restores the field before a hold; raises ConsoleError and changes nothing if it changed since."""
+    """Restores the field before a hold, and deletes the objects that would do so at its end, if any.
+
+    Raises ConsoleError and changes nothing if the field changed since.
+    """
     # By another manager than the hold's, so that the next apply of a deployment can change the field again.
     _amend(cluster, subject, releasing(held))
+    cluster.delete(Reference(f"{_RBAC}/v1", "ClusterRoleBinding", _name(held)), wait=0)
 
 
 def _amend(
@@ -265,11 +269,6 @@ def arrange(cluster: Cluster, hold: Hold) -> str:
     for manifest in owned:
         cluster.apply({**manifest, "metadata": {**map_at(manifest, "metadata"), "ownerReferences": [owner]}})
     return home
-
-
-def dismiss(cluster: Cluster, hold: Hold) -> None:
-    """Deletes the objects that would release a hold at its end, if any."""
-    cluster.delete(Reference(f"{_RBAC}/v1", "ClusterRoleBinding", _name(hold)), wait=0)
 
 
 def ending(hold: Hold, home: str) -> tuple[dict[str, Json], ...]:

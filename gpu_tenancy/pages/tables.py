@@ -113,7 +113,8 @@ def environment(*packages: str) -> Environment:
     # StrictUndefined: a misspelled name in a template must not become an empty cell.
     found = Environment(
         loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, _HOUSE)]),
-        finalize=_finalized,
+        # Text is shown without invisible characters; this program's markup is unchanged.
+        finalize=lambda value: visible(value, _LINES) if type(value) is str else value,
         autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -121,11 +122,6 @@ def environment(*packages: str) -> Environment:
     )
     found.filters["prose"] = _prose
     return found
-
-
-def _finalized(value: object) -> object:
-    """A value as the page shows it: text without invisible characters; this program's markup unchanged."""
-    return visible(value, _LINES) if type(value) is str else value
 
 
 def _prose(sentence: str) -> Markup:

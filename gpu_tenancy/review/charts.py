@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.outlook import Group, StackOutlook, TeamOutlook
@@ -99,10 +100,7 @@ class Drawing:
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
         # By queue: the teams without one, which use it.
-        self._guests: dict[str, list[str]] = {}
-        for team in outlook.teams:
-            if team.queue != team.name:
-                self._guests.setdefault(team.queue, []).append(team.name)
+        self._guests = grouped((team.queue, team.name) for team in outlook.teams if team.queue != team.name)
         self.scale = Scale(_longest(outlook))
 
     @property

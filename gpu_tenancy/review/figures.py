@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import CPU, amount_text
 from gpu_tenancy.base.texts import DASH, MINUS, UNKNOWN, unit
 from gpu_tenancy.base.usd import Usd
@@ -192,9 +193,7 @@ def shown(review: Review) -> tuple[Change, ...]:
 def change_groups(review: Review) -> tuple[ChangeGroup, ...]:
     """Changes by group, losses first, then by name; Pulumi's preview takes precedence over the files."""
     overlaid = _overlaid(review)
-    groups: dict[str, list[tuple[Change, str]]] = {}
-    for pair in overlaid:
-        groups.setdefault(pair[0].group, []).append(pair)
+    groups = grouped((pair[0].group, pair) for pair in overlaid)
 
     def place(name: str) -> tuple[int, str]:
         worst = min(ACTIONS.index(change.action) for change, _ in groups[name])

@@ -109,9 +109,7 @@ def _sections(review: Review, running: Running | None) -> list[tuple[str, str]]:
 
 def write_forecast(preview: Preview, folder: Path) -> Path:
     """Writes the page from the stack's file alone, before a platform runs, and returns its path."""
-    file = folder / "report.html"
-    write_text(file, page(review_of(preview)))
-    return file
+    return write_text(folder / "report.html", page(review_of(preview)))
 
 
 def review_of(preview: Preview) -> Review:

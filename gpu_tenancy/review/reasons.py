@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.explain.proposal import Affected, Effect
@@ -39,9 +40,7 @@ def access(fewer: StackOutlook, more: StackOutlook, verb: str) -> Iterator[str]:
         different = [right for right in rights if right not in less.get((team, person), ())]
         if different:
             by_person.setdefault((person, _rights(different, verb)), []).append(team)
-    merged: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (person, rights), teams in by_person.items():
-        merged.setdefault((rights, tuple(teams)), []).append(person)
+    merged = grouped(((rights, tuple(teams)), person) for (person, rights), teams in by_person.items())
     for (rights, teams), people in merged.items():
         verbs = f"{verb}s" if len(people) == 1 else verb
         where = first_names([team or "the cluster" for team in teams], LISTED)
@@ -437,10 +436,7 @@ def work_changed(effect: Effect) -> Iterator[str]:
 
 
 def _by_team(affected: Iterable[Affected]) -> Iterable[tuple[str, list[Affected]]]:
-    teams: dict[str, list[Affected]] = {}
-    for one in affected:
-        teams.setdefault(one.team, []).append(one)
-    return sorted(teams.items())
+    return sorted(grouped((one.team, one) for one in affected).items())
 
 
 def _running(ended: list[Affected]) -> str:

@@ -41,6 +41,4 @@ def page(survey: Survey) -> str:
 
 def write_survey(survey: Survey, folder: Path) -> Path:
     """Writes `inspect.html` and returns its path."""
-    file = folder / "inspect.html"
-    write_text(file, page(survey))
-    return file
+    return write_text(folder / "inspect.html", page(survey))

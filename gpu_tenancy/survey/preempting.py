@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy import kueue
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, settled
@@ -79,10 +80,7 @@ class _Trials:
         snapshot, simulation = settled(self._queues, related[0])
         now = simulation.settled()
         running = {workload.name for workload in now.admitted}
-        by: dict[str, list[str]] = {}
-        for eviction in now.evicted:
-            if eviction.name not in running:
-                by.setdefault(eviction.by, []).append(eviction.name)
+        by = grouped((eviction.by, eviction.name) for eviction in now.evicted if eviction.name not in running)
         queue_of = {workload.name: workload.queue for workload in now.admitted}
         for who, whom in by.items():
             yield Preemption(queue_of.get(who, ""), who, 0, "", tuple(dict.fromkeys(whom)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import Amounts, add, amount, amount_text, amounts, is_extended
@@ -114,10 +115,8 @@ def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
     resources: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     sample: Manifest = {"containers": [{"resources": resources}]}  # A pod of a job, to tell which quotas count it.
     for namespace, locals_ in sorted(facts.queues.homes.items()):
-        admitted: dict[str, int] = {}
-        for queue in set(locals_.values()) & set(known):
-            for line in known[queue].spec.quotas:
-                admitted = add(admitted, {line[1]: quotas.potential_available(queue, line)})
+        lines = ((queue, line) for queue in set(locals_.values()) & set(known) for line in known[queue].spec.quotas)
+        admitted = add(*({line[1]: quotas.potential_available(queue, line)} for queue, line in lines))
         for quota in facts.state.of("ResourceQuota", namespace):
             for line in budgets(quota) if counts(quota, sample) else ():
                 limit = admitted.get(line.resource.removeprefix("requests."), 0)
@@ -279,9 +278,8 @@ def _not_covered(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit_ranges(facts: Facts) -> Iterator[Finding]:
-    by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
-    for limits, rule in container_rules(facts.state.of("LimitRange")):
-        by_namespace.setdefault(namespace_of(limits), []).append((name_of(limits), rule))
+    ranges = container_rules(facts.state.of("LimitRange"))
+    by_namespace = grouped((namespace_of(limits), (name_of(limits), rule)) for limits, rule in ranges)
     for namespace, rules in sorted(by_namespace.items()):
         for ((one, lower), (other, upper)), (low, high, contradiction) in product(product(rules, rules), _BELOW):
             ceiling, where = map_at(upper, high), "" if one == other else f" of {facts.name(other)}"

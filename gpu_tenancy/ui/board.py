@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import amount_text, gpus, is_extended, leading_text
 from gpu_tenancy.cluster.bound import read_checked
 from gpu_tenancy.cluster.nodes import read_nodes
@@ -105,10 +106,7 @@ def _tree(queues: Queues, all_rows: Iterable[usage.Row]) -> tuple[Branch, ...]:
     cohorts = {cohort.name: cohort for cohort in queues.tenancy.cohorts}
     parents: dict[str, str] = {name: cohort.parent or "" for name, cohort in cohorts.items()}
     of_queue = {queue.name: queue.cohort or "" for queue in queues.tenancy.queues}
-    below: dict[str, list[str]] = {}
-    for name in bars:
-        if name in of_queue:
-            below.setdefault(of_queue[name], []).append(name)
+    below = grouped((of_queue[name], name) for name in bars if name in of_queue)
     needed: set[str] = set()
     for name in below:
         cohort = name

@@ -229,11 +229,6 @@ class View:
         self.path = path
         self.reads = reads
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, View) and (self.path, self.value) == (other.path, other.value)
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType] - it holds dicts
-
     def at(self, *keys: str) -> "View":
         """The value under these keys; a view of None if one of them is missing."""
         value, path, reads = self.value, self.path, self.reads

@@ -11,13 +11,15 @@ from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import Output
+from gpu_tenancy.cluster.budgets import Budget
 from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.explain.usage import TeamBudget
 from gpu_tenancy.local import show
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.report import write_report
 from gpu_tenancy.local.settling import in_turns
 from gpu_tenancy.local.show import next_steps
-from gpu_tenancy.local.summary import Budget, Composition, Holding, Summary, Supply
+from gpu_tenancy.local.summary import Composition, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 
 SUMMARY = Summary(
@@ -25,7 +27,7 @@ SUMMARY = Summary(
         Holding("ml-production", "h100", "Kueue", guaranteed=161, limit=162, used=43, lends=False, resource=GPU),
         Holding("ml-research", "a100", "Kueue", guaranteed=84, limit=325, used=286, lends=True, resource=GPU),
     ),
-    budgets=(Budget("ml-research", "budget", "requests.memory", "237Gi", "258Gi"),),
+    budgets=(TeamBudget("ml-research", Budget("budget", "requests.memory", 237 * 2**30, 258 * 2**30)),),
     supply=(
         Supply("a100", "NVIDIA-A100-SXM4-80GB", 47, 379, 287, GPU),
         Supply("h100", "NVIDIA-H100-80GB-HBM3", 28, 224, 44, GPU),

@@ -8,6 +8,7 @@ from live_builders import Data, came, cluster_queue, cohort, condition, counted,
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.terminal import Place
 from gpu_tenancy.cluster.contexts import connect, kubeconfig, uses_embedded
 from gpu_tenancy.cluster.demand import belongs
 from gpu_tenancy.cluster.queues import Queues
@@ -304,7 +305,7 @@ def test_embedded_excludes_another_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(
         ConsoleError, match="--embedded cannot be combined with --kubeconfig or --context; remove one of them"
     ):
-        connect(a_file(tmp_path, "one"), None, embedded=True)
+        connect(Place(a_file(tmp_path, "one"), embedded=True))
 
 
 @pytest.mark.parametrize(("status", "own"), [("active", True), ("pending", True), ("", False)])

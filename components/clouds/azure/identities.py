@@ -14,6 +14,7 @@ from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.identities import MadeBucket, ServiceAccountPlan, TeamIdentity
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
@@ -245,9 +246,7 @@ def data_access(
     name: str, plan: ClusterPlan, place: PoolCluster, issuer: pulumi.Output[str], parent: pulumi.Resource
 ) -> dict[str, pulumi.Output[str]]:
     """The identities of all teams, after the storage accounts that the stack creates: client IDs by name."""
-    by_account: dict[str, list[MadeBucket]] = {}
-    for made in plan.buckets:
-        by_account.setdefault(made.bucket.account, []).append(made)
+    by_account = grouped((made.bucket.account, made) for made in plan.buckets)
     within = ResourceOptions(parent=parent)
     containers = [
         container

@@ -10,6 +10,7 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, NodeAffinityArgsDict, PodSpecArgsDict, VolumeArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.model.catalogue.pods import FabricRow, HostMount, Installer, fabrics
 from gpu_tenancy.model.manifests.pods import host_mounts
 from gpu_tenancy.model.plan.cluster import NodePool
@@ -106,10 +107,7 @@ class GpuFabric(Component):
 
     def __init__(self, name: str, pools: Sequence[NodePool], section: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeGpuFabric", name, opts)
-        by_fabric: dict[str, list[NodePool]] = {}
-        for pool in pools:
-            if pool.fabric and pool.fabric.fabric:
-                by_fabric.setdefault(pool.fabric.fabric, []).append(pool)
+        by_fabric = grouped((str(pool.fabric.fabric), pool) for pool in pools if pool.fabric and pool.fabric.fabric)
         for network, mode in _networks(by_fabric, section):
             self._network(f"{name}-{network_name(network)}", network, mode)
         for kind, of_fabric in by_fabric.items():

@@ -22,7 +22,6 @@ from gpu_tenancy.cli.lazy import lazily
 with lazily():
     from gpu_tenancy.access import kubeconfigs, planned, rules
     from gpu_tenancy.access import live as live_access
-    from gpu_tenancy.cluster import contexts
     from gpu_tenancy.kube import client
     from gpu_tenancy.kube import contexts as kube_contexts
     from gpu_tenancy.model import project as projects
@@ -45,13 +44,11 @@ def who_can(
     namespace: _Team = None,
     stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    place: terminal.Place,
     live: _Live = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also the control plane and service accounts of operators.")
     ] = False,
-    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show who may do something, by which role, and in which teams.
@@ -63,7 +60,6 @@ def who_can(
     [dim]tenancy access who-can create pods/exec -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        place = contexts.Place(kubeconfig, context, embedded)
         if not (stack or project or projects.in_project()):
             wanted = rules.resource_of(resource, None)
             _who_can_seen(rules.verb_of(verb), wanted, namespace, place, output, verbose=verbose)
@@ -73,7 +69,7 @@ def who_can(
         asked, wanted = rules.verb_of(verb), rules.resource_of(resource, access.stack)
         expected = found = rules.who_can(access.grants, asked, wanted, namespace)
         if live:
-            with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
+            with asking(place, rights=_REVIEWS) as cluster:
                 found = live_access.who_can_live(cluster, asked, wanted, namespace)
             expected = access.comparable(expected)
         visible = [holder for holder in found if verbose or access.tenant(holder.subject)]
@@ -90,14 +86,13 @@ def _who_can_seen(
     verb: str,
     resource: "rules.Resource",
     namespace: str | None,
-    place: "contexts.Place",
+    place: terminal.Place,
     output: Output,
     *,
     verbose: bool,
 ) -> None:
     """Who may do something, by what the caller may read in the cluster."""
-    kubeconfig, context, embedded = place
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         home = namespace or cluster.namespace
         read = live_access.seen(cluster, home)
     every = rules.who_can(read.grants, verb, resource, home or None)
@@ -126,9 +121,7 @@ def kubeconfig(
     out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
     stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
 ) -> None:
     """Write a kubeconfig for a team, without stored credentials.
 
@@ -139,7 +132,6 @@ def kubeconfig(
     [dim]tenancy access kubeconfig ml-research --as research --embedded --out researcher.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
-        place = contexts.Place(kubeconfig, context, embedded)
         access = planned.access_of(stack, team, project, place)
         access.namespaces(team)
         who = planned.named(name, access.stack, access.names.values(), "--as") if name else None
@@ -152,9 +144,9 @@ def kubeconfig(
         elif helper := None if any(place) else kubeconfigs.helper_config(access.stack.cluster, who):
             config = kubeconfigs.as_person(helper, who)
         else:
-            file, selected = kubeconfigs.source(access.stack.cluster, kubeconfig, context, embedded=embedded)
+            file, selected = kubeconfigs.source(access.stack.cluster, place)
             entry = kube_contexts.entry_of(file, selected)
-            if embedded and who:
+            if place.embedded and who:
                 config = kubeconfigs.with_certificate(kubeconfigs.plain(entry), who, seconds)
             else:
                 config, note = kubeconfigs.of_context(entry, who)
@@ -173,9 +165,7 @@ def worker_kubeconfig(
     valid: Annotated[str, typer.Option("--for", help="Validity of the token, 10m to 30d.")] = "7d",
     out: Annotated[Path | None, typer.Option(help="File for the kubeconfig, with mode 0600.")] = None,
     project: ProjectFolder = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
 ) -> None:
     """Print the Secret with the kubeconfig by which a MultiKueue manager reaches a worker; with --out, the kubeconfig.
 
@@ -187,7 +177,6 @@ def worker_kubeconfig(
     with terminal.errors(worker):
         found, seconds = kubeconfigs.worker_of(worker, project), quantity.seconds("--for", valid)
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
-        place = contexts.Place(kubeconfig, context, embedded)
         with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
             config = kubeconfigs.worker_config(cluster, plain, found, seconds)
         if out:
@@ -200,21 +189,20 @@ def worker_kubeconfig(
 
 @contextmanager
 def token_maker(
-    section: "spec_cluster.Cluster", place: "contexts.Place", rights: str
+    section: "spec_cluster.Cluster", place: terminal.Place, rights: str
 ) -> Generator[tuple["client.Cluster", dict[str, Any]]]:
     """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
 
     Without a place, the login of the cluster's cloud is used. `rights` is the fix for a missing right to make tokens.
     """
-    kubeconfig, context, embedded = place
     config = kubeconfigs.helper_config(section) if not any(place) else None
     if config is None:
-        file, selected = kubeconfigs.source(section, kubeconfig, context, embedded=embedded)
+        file, selected = kubeconfigs.source(section, place)
         entry = kube_contexts.entry_of(file, selected)
-        with asking(file, entry.name, embedded=False, rights=rights) as cluster:
+        with asking(terminal.Place(file, entry.name), rights=rights) as cluster:
             yield cluster, kubeconfigs.plain(entry)
     else:
-        with kubeconfigs.connected(config) as file, asking(file, None, embedded=False, rights=rights) as cluster:
+        with kubeconfigs.connected(config) as file, asking(terminal.Place(file), rights=rights) as cluster:
             yield cluster, config
 
 

@@ -40,14 +40,12 @@ with lazily():
 
 
 def inspect(
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for `inspect.html`, a page with all findings.")] = None,
     *,
+    place: terminal.Place,
+    out: Annotated[Path | None, typer.Option(help="Folder for `inspect.html`, a page with all findings.")] = None,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Replace the names of objects, the same name by the same one.")
     ] = False,
-    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Inspect any running cluster: GPUs that exist, are promised and idle, and queues and quotas that contradict.
@@ -56,7 +54,7 @@ def inspect(
 
     [dim]tenancy cluster inspect --anonymous[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         with terminal.reported_if_slow("reading the cluster"):
             found = survey.survey(survey.read_facts(cluster, anonymous=anonymous))
         answer(output, survey_show.data(found), survey_show.screen(found))
@@ -68,9 +66,7 @@ def adopt(
     *,
     out: Annotated[Path, typer.Option(help="File to write: stacks/Pulumi.NAME.yaml of a project.", show_default=False)],
     project: ProjectFolder = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
     output: Output = None,
 ) -> None:
     """Write a stack that has the tenancy of a running cluster, and compare its objects with the cluster's.
@@ -86,7 +82,7 @@ def adopt(
     projects.check_name(name)
     if out.exists():
         raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         with terminal.reported_if_slow("reading the cluster"):
             groups = frozenset(group for group in tenancy.OPERATED if cluster.versions(group))
             seen = tenancy.Seen(supply.Facts(reading.read(cluster, tenancy.KINDS, cluster.namespace)), groups)
@@ -140,9 +136,7 @@ def hold(
     until: Annotated[
         str, typer.Option(help="End: a duration such as 90m, 4h or 2d, or a time such as 2026-11-24T20:00Z.")
     ] = "",
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
     dry_run: _DryRun = False,
     yes: options.Yes = False,
 ) -> None:
@@ -152,7 +146,7 @@ def hold(
 
     [dim]tenancy cluster hold h100 --drain --until 4h[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
+    with asking(place, rights=_RIGHTS) as cluster:
         end = holding.moment(until, datetime.now(UTC)) if until else None
         subject = holding.find(reading.read(cluster, holding.KINDS), name)
         held = subject.held_by(live_access.who_am_i(cluster).user, end, drain=drain)
@@ -174,9 +168,7 @@ def hold(
 def release(
     name: Annotated[str, typer.Argument(help="TEAM, FLAVOR or POOL as in `tenancy cluster hold`.")] = "",
     *,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
     dry_run: _DryRun = False,
     yes: options.Yes = False,
 ) -> None:
@@ -186,7 +178,7 @@ def release(
 
     [dim]tenancy cluster release h100[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
+    with asking(place, rights=_RIGHTS) as cluster:
         state = reading.read(cluster, holding.KINDS)
         if not name:
             for held in holding.all_holds(state):
@@ -204,7 +196,6 @@ def release(
             return
         up.confirm(f"Release {subject.name}?", yes=yes)
         holding.release(cluster, subject, subject.hold)
-        holding.dismiss(cluster, subject.hold)
         terminal.out.print("  released", highlight=False)
 
 
@@ -231,9 +222,7 @@ def doctor(
         str | None, typer.Option("--namespace", "-n", help="With --live: namespace of one team. Default: all teams.")
     ] = None,
     project: ProjectFolder = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
     output: Output = None,
 ) -> None:
     """Check before a deployment that tools, quotas, zones, subnets, rights and versions are there. Nothing is changed.
@@ -261,7 +250,7 @@ def doctor(
         if rendered and live:
             manifests = [item.manifest for item in rendered.objects]
             with (
-                asking(kubeconfig, context, embedded=embedded) as cluster,
+                asking(place) as cluster,
                 terminal.reported_if_slow("trying the guards; -n TEAM tries those of one team"),
             ):
                 rows += guards.live_rows(cluster, plan.plan(rendered.stack), manifests, namespace or "")
@@ -270,7 +259,7 @@ def doctor(
                 pins = chart_pins.chart_pins(rendered.stack, files.helm_releases(rendered.rendered))
                 rows += chart_pins.chart_rows(pins)
         if upgrade:
-            with asking(kubeconfig, context, embedded=embedded) as cluster:
+            with asking(place) as cluster:
                 running = plan_operators.running(tree).values()
                 rows += upgrades.upgrade_rows(cluster, (one for plans in running for one in plans))
         results.conclude(rows, output)
@@ -278,9 +267,7 @@ def doctor(
 
 def migrate(
     *,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
 ) -> None:
     """Rewrite the objects of operators that the API server stores in an old API version.
@@ -291,7 +278,7 @@ def migrate(
     [dim]tenancy cluster migrate --dry-run[/dim]
     """
     rights = "use the kubeconfig of an administrator, who may write these objects and the status of their definitions"
-    with asking(kubeconfig, context, embedded=embedded, rights=rights) as cluster:
+    with asking(place, rights=rights) as cluster:
         known = (chart for one in catalogue_operators.operators().values() for chart in one.charts.values())
         groups = {group for chart in known for group in chart.serves}
         old = [kind for kind in pruning.stored_kinds(cluster, groups) if kind.old]

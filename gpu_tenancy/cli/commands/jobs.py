@@ -36,16 +36,14 @@ def claims(
     team: options.Team = None,
     *,
     namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
     output: Output = None,
 ) -> None:
     """List what jobs of a team can mount: its datasets, with their buckets, and its storage.
 
     [dim]tenancy claims ml-research[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
         show_answer(lambda: overview.claims(found, pods), overview.shown_claims, overview.data, output)
@@ -59,9 +57,7 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Print new lines, also of pods that start later, until the job ends.")
     ] = False,
     kind: options.Kind = "",
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
 ) -> None:
     """Print the logs of a job over all of its pods, each line with the number of its pod if there are several.
 
@@ -69,7 +65,7 @@ def logs(
 
     [dim]tenancy logs nightly -f[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         found, manifest = _found(cluster, job, namespace, kind)
         if follow:
             followed(cluster, manifest)
@@ -96,10 +92,8 @@ def top(
     namespace: options.TeamOption = None,
     kind: options.Kind = "",
     gpus: options.Gpus = False,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    place: terminal.Place,
     watch: options.Watch = False,
-    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show the CPUs and the memory that jobs use, of what they request, and the GPUs that they hold.
@@ -109,12 +103,12 @@ def top(
 
     [dim]tenancy top nightly --gpus --watch[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         if job:
             home, name = place_of(cluster, job, namespace)
         else:
             home, name = team_of(cluster, None, namespace, "tenancy top"), ""
-        smi = kubectl.Kubectl.of(kubeconfig, context, home, embedded=embedded).nvidia_smi if gpus else None
+        smi = kubectl.Kubectl.of(*place[:2], home, embedded=place.embedded).nvidia_smi if gpus else None
 
         def ask() -> tuple[tuple[overview.UseRow, ...], kubectl.Answers]:
             found, use = team_jobs.read_jobs(cluster, home), overview.use_of(cluster, home)
@@ -138,10 +132,8 @@ def cancel(
     *,
     namespace: options.TeamOption = None,
     kind: options.Kind = "",
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    place: terminal.Place,
     yes: _Yes = False,
-    embedded: options.Embedded = False,
 ) -> None:
     """Delete jobs: their pods end, and their quota is free for the queue.
 
@@ -149,7 +141,7 @@ def cancel(
 
     [dim]tenancy cancel nightly[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         for manifest, title in _confirmed(cluster, names, namespace, kind, "Delete", yes=yes):
             with _permitted("delete", manifest):
                 cluster.delete(references.Reference.of(manifest), uid=text_at(manifest, "metadata", "uid"), wait=0)
@@ -161,10 +153,8 @@ def requeue(
     *,
     namespace: options.TeamOption = None,
     kind: options.Kind = "",
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    place: terminal.Place,
     yes: _Yes = False,
-    embedded: options.Embedded = False,
 ) -> None:
     """End the pods of jobs and queue them again; also jobs that ended.
 
@@ -173,7 +163,7 @@ def requeue(
 
     [dim]tenancy requeue nightly[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         for manifest, title in _confirmed(cluster, names, namespace, kind, "End and queue again", yes=yes):
             home = text_at(manifest, "metadata", "namespace")
             workloads = team_jobs.read_jobs(cluster, home, queued=True, kinds=()).workloads

@@ -41,10 +41,8 @@ def start(
     ] = "",
     mount: Mounts = None,
     namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    place: terminal.Place,
     dry_run: options.DryRun = False,
-    embedded: options.Embedded = False,
 ) -> None:
     """Start a notebook in the queue of your team, or one that was stopped, as it was.
 
@@ -53,7 +51,7 @@ def start(
 
     [dim]tenancy notebook start lab --size small[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         team = team_of(cluster, None, namespace, "tenancy notebook start -n TEAM")
         user = options.user_of(cluster)
         choice = notebooks.Choice(name or notebooks.usual_name(user), image, size, dict(pairs("--mount", mount)), user)
@@ -101,9 +99,7 @@ def open_(
         ),
     ] = None,
     namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
 ) -> None:
     """Print the address of a notebook, and forward its port to this machine until interrupted.
 
@@ -113,12 +109,12 @@ def open_(
 
     [dim]tenancy notebook open lab[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
         name = name or notebooks.usual_name(options.user_of(cluster))
         manifest = notebooks.existing(cluster, team, name)
         pod = notebooks.pod_that_runs(cluster, manifest)
-        kubectl = jobs_kubectl.Kubectl.of(kubeconfig, context, team, embedded=embedded)
+        kubectl = jobs_kubectl.Kubectl.of(*place[:2], team, embedded=place.embedded)
         fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
         if not (token := kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)):
             raise ConsoleError(f"notebook {team}/{name}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix)
@@ -134,15 +130,13 @@ def stop(
     name: Name = "",
     *,
     namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
 ) -> None:
     """Stop a notebook: its kernels end, its GPUs are free for the queue, its home stays.
 
     [dim]tenancy notebook stop lab[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         team = team_of(cluster, None, namespace, "tenancy notebook stop -n TEAM")
         name = name or notebooks.usual_name(options.user_of(cluster))
         notebooks.scale(cluster, notebooks.existing(cluster, team, name), 0)

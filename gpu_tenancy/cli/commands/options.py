@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import update_wrapper
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import typer
 from rich.console import Group
@@ -11,6 +13,7 @@ from rich.console import Group
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
 from gpu_tenancy.base.errors import ConsoleError, UsageError
+from gpu_tenancy.base.terminal import Place
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
@@ -25,11 +28,6 @@ with lazily():
 
 T = TypeVar("T")
 
-Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl, else the embedded platform.")
-]
-Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
-Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh each 5 seconds until interrupted.")]
 Gpus = Annotated[
     bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
@@ -59,6 +57,14 @@ StackOption = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]
 
+_PLACE: Final = {
+    "kubeconfig": Annotated[
+        Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl, else the embedded platform.")
+    ],
+    "context": Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")],
+    "embedded": Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")],
+}
+"""The options of a command that has a parameter `place`."""
 _EVERY: Final = 5.0  # seconds between two reads of --watch
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 # Fixes of errors that have another cause than missing rights, by status.
@@ -69,6 +75,26 @@ _FIXES: Final = {
     409: "choose another name, or delete what has it: `tenancy cancel NAME`",
     422: "correct the field that the message names",
 }
+
+
+def with_place(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options --kubeconfig, --context and --embedded in the place of its parameter `place`."""
+    signature = Signature.from_callable(command)
+    if "place" not in signature.parameters:
+        return command
+
+    def run(**given: Any) -> None:
+        command(place=Place(**{name: given.pop(name) for name in _PLACE}), **given)
+
+    default, options = Place()._asdict(), list[Parameter]()
+    for name, parameter in signature.parameters.items():
+        known = _PLACE if name == "place" else {name: parameter.annotation}
+        for option, kind in known.items():
+            value = default.get(option, parameter.default)
+            options.append(Parameter(option, Parameter.KEYWORD_ONLY, default=value, annotation=kind))
+    update_wrapper(run, command, ("__name__", "__doc__", "__module__"))
+    run.__signature__ = signature.replace(parameters=options)  # pyright: ignore[reportFunctionMemberAccess]
+    return run
 
 
 def tree_of(stack: str, project: Path | None) -> "shares.Tree":
@@ -144,15 +170,13 @@ def fix_of(error: "errors.ApiError", rights: str = _RIGHTS) -> str:
 
 
 @contextmanager
-def asking(
-    kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
-) -> Generator["client.Cluster"]:
+def asking(place: Place, *, rights: str = _RIGHTS) -> Generator["client.Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    if not (embedded or kubeconfig or context) and contexts.uses_embedded():
-        embedded = True
+    if not any(place) and contexts.uses_embedded():
+        place = Place(embedded=True)
         terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
     try:
-        with contexts.connect(kubeconfig, context, embedded=embedded) as cluster:
+        with contexts.connect(place) as cluster:
             yield cluster
     except errors.ApiError as error:
         raise ConsoleError(f"API server: {error}", fix_of(error, rights)) from error

@@ -16,7 +16,6 @@ from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import Unbounded, write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
 from gpu_tenancy.cli.lazy import lazily
 
@@ -71,9 +70,7 @@ def preview(
             metavar="FILE", help="Output of `tenancy cost -o json`, to show what teams used beside their guarantees."
         ),
     ] = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the report (HTML, Markdown, JSON), the objects (YAML) and the exit code."),
@@ -90,7 +87,6 @@ def preview(
     """
     with _recorded(out), terminal.errors(stack), engine.relaxed_collector():
         folder = projects.project_folder(project)
-        place = contexts.Place(kubeconfig, context, embedded)
         terminal.progress(f"rendering {stack}")
         if live and state:
             raise UsageError("--live cannot be combined with --state", "remove one of them")
@@ -113,17 +109,16 @@ def preview(
             raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
-def _read(place: "contexts.Place") -> "reading.State":
+def _read(place: terminal.Place) -> "reading.State":
     """The workloads of a running cluster, and what decides about them."""
-    kubeconfig, context, embedded = place
-    with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
+    with asking(place) as cluster, terminal.reported_if_slow("reading the cluster"):
         state = cluster_queues.read_settled(cluster, proposal.KINDS)
         # The embedded platform has its own version, whatever the stack's.
         return replace(state, kubernetes="" if _onto(place) else cluster.server_version())
     raise typer.Exit(terminal.ExitCode.INTERRUPTED)
 
 
-def _onto(place: "contexts.Place") -> Path | None:
+def _onto(place: terminal.Place) -> Path | None:
     """The kubeconfig of the embedded platform, if that is the cluster: a stack for any cloud runs there."""
     return platform.Platform().kubeconfig if place.embedded or (not any(place) and contexts.uses_embedded()) else None
 
@@ -131,9 +126,7 @@ def _onto(place: "contexts.Place") -> Path | None:
 def snapshot(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
 ) -> None:
     """Write what decides about workloads of a cluster into a file, for `tenancy preview --state` in a pipeline.
 
@@ -142,7 +135,7 @@ def snapshot(
 
     [dim]tenancy cluster snapshot --out prod.json[/dim]
     """
-    seen = _read(contexts.Place(kubeconfig, context, embedded))
+    seen = _read(place)
     for missing in seen.refused("ClusterQueue", "LocalQueue", "Workload"):
         raise ConsoleError(missing.text, "use the kubeconfig of an administrator or of an auditor")
     state_file.to_file(seen, out)

@@ -78,7 +78,7 @@ def explain(
     """
     with terminal.errors(stack or ""):
         folder = projects.project_folder(project)
-        stack = stack or contexts.default_stack(team, folder, contexts.Place())
+        stack = stack or contexts.default_stack(team, folder, terminal.Place())
         source = projects.read_stack(stack, folder)
         tree = shares.Tree(load.load(source))
         if team not in tree.stack.teams:

@@ -100,11 +100,9 @@ def submit(
     ] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Print its logs until it ends.")] = False,
     namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    place: terminal.Place,
     verbose: options.Verbose = False,
     dry_run: options.DryRun = False,
-    embedded: options.Embedded = False,
 ) -> None:
     """Submit a job to the queue of your team, unless it can never be admitted.
 
@@ -114,7 +112,7 @@ def submit(
 
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         if schedule and follow:
             raise UsageError("--schedule: cannot be combined with --follow", "remove one of them")
         if framework == "mpi" or framework == "deepspeed":  # noqa: PLR1714 - so that the types are narrowed

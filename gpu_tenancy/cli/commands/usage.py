@@ -36,13 +36,11 @@ with lazily():
 def usage(
     team: options.Team = None,
     namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
     *,
+    place: terminal.Place,
     everybody: options.Everybody = False,
     verbose: options.Verbose = False,
     watch: options.Watch = False,
-    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and namespace quotas.
@@ -52,7 +50,7 @@ def usage(
 
     [dim]tenancy usage ml-research --watch[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
 
         def ask() -> explain_usage.Usage:
@@ -64,9 +62,8 @@ def usage(
 def queue(
     team: options.Team = None,
     namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
     *,
+    place: terminal.Place,
     used: options.Used = None,
     gpus: options.Gpus = False,
     me: options.Me = False,
@@ -75,7 +72,6 @@ def queue(
     everybody: options.Everybody = False,
     verbose: options.Verbose = False,
     watch: options.Watch = False,
-    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List the jobs of a team: what each holds or requests, state, place, wait, and who can preempt what is borrowed.
@@ -86,13 +82,13 @@ def queue(
 
     [dim]tenancy queue ml-research --watch[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
         if (gpus or verbose) and not only:
             option = "--gpus" if gpus else "--verbose"
             raise UsageError(f"{option}: reads the pods of one team", f"specify it: `tenancy queue TEAM {option}`")
         durations, user = _durations(used), options.user_of(cluster) if me else ""
-        smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
+        smi = kubectl.Kubectl.of(*place[:2], only, embedded=place.embedded).nvidia_smi if gpus else None
 
         def ask() -> tuple[listing.Listing, tuple[overview.JobRow, ...]]:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
@@ -119,10 +115,8 @@ def fit(
     *,
     namespace: options.TeamOption = None,
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    place: terminal.Place,
     used: options.Used = None,
-    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Check a workload against quota, queue, nodes and a dry run of the API server.
@@ -131,7 +125,7 @@ def fit(
 
     [dim]tenancy fit ml-research -f job.yaml[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         team = team_of(cluster, team, namespace, "tenancy fit TEAM")
         demands = cluster_demand.read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
@@ -171,12 +165,10 @@ def why(
         typer.Option("--namespace", "-n", help="Namespace of NAME; default: the one of the kubeconfig's context."),
     ] = None,
     kind: options.Kind = "",
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
     *,
+    place: terminal.Place,
     used: options.Used = None,
     verbose: options.Verbose = False,
-    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
@@ -187,7 +179,7 @@ def why(
 
     [dim]tenancy why ml-research/nightly[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         home, name = place_of(cluster, job, namespace)
         with terminal.reported_if_slow("reading the cluster"):
             result = explain(cluster, home, name, kind, used)
@@ -219,9 +211,7 @@ def ui(
     namespace: options.TeamOption = None,
     everybody: options.Everybody = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free one.")] = 0,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
+    place: terminal.Place,
 ) -> None:
     """Serve a live page about queue, quota tree, jobs and nodes on this machine, until interrupted.
 
@@ -229,7 +219,7 @@ def ui(
 
     [dim]tenancy ui ml-research[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(place) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
         with terminal.reported_if_slow("reading the cluster"):
             refreshing = ui_server.Refreshing(cluster, own, lambda: board.read_board(cluster, own, only))

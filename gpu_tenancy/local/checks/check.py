@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.base.texts import plural
@@ -40,10 +41,7 @@ class Verdict:
 def verdict(checks: Sequence[Check]) -> Verdict:
     """Counts checks; the verdict of no checks is not good."""
     failed = [check for check in checks if check.holds is False]
-    skipped: dict[str, list[str]] = {}
-    for check in checks:
-        if check.holds is None:
-            skipped.setdefault(check.seen, []).append(check.promise)
+    skipped = grouped((check.seen, check.promise) for check in checks if check.holds is None)
     unchecked = sum(map(len, skipped.values()))
     passed = len(checks) - len(failed) - unchecked
     if checks and passed == len(checks):

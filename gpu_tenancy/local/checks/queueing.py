@@ -268,12 +268,11 @@ def contended(tree: Tree) -> Return | None:
         for queue in tree.queue_owners
         if tree.lends(queue) and tree.guarantee(queue, flavor).units
     ]
-    reclaimed = [scenario for scenario in lent if scenario.foreseen.evicted]
-    return max(reclaimed, key=_worth, default=None)
 
+    def worth(scenario: Return) -> tuple[bool, bool, int]:
+        return scenario.beyond is not None, is_extended(scenario.guarantee.resource), len(scenario.foreseen.evicted)
 
-def _worth(scenario: Return) -> tuple[bool, bool, int]:
-    return scenario.beyond is not None, is_extended(scenario.guarantee.resource), len(scenario.foreseen.evicted)
+    return max((scenario for scenario in lent if scenario.foreseen.evicted), key=worth, default=None)
 
 
 def limited(tree: Tree) -> Excess | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, format_amount
 from gpu_tenancy.base.texts import counted
@@ -185,11 +186,12 @@ def _uncovered(queue: str, found: coverage.Uncovered) -> Problem:
 def peak_problems(tree: Tree) -> Iterator[Problem]:
     """Servers whose last pods would stay pending. Teams that share a queue share its limit, so they are added up."""
     for owner in tree.queue_owners:
-        by_flavor: dict[str, list[tuple[ResolvedServer, PodSize]]] = {}
-        for team in tree.users[owner]:
-            for server in tree.stack.teams[team].serving.values():
-                if size := pod_size(tree, team, server):
-                    by_flavor.setdefault(size.flavor.name, []).append((server, size))
+        by_flavor = grouped(
+            (size.flavor.name, (server, size))
+            for team in tree.users[owner]
+            for server in tree.stack.teams[team].serving.values()
+            if (size := pod_size(tree, team, server))
+        )
         for servers in by_flavor.values():
             yield from _beyond(tree, owner, servers)
 

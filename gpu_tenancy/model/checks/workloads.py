@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount, format_duration
+from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount, format_duration, times
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
@@ -217,10 +217,7 @@ def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize])
     """Kueue admits all pods of a job at once, so their sum must fit the limit."""
     for flavor in {size.flavor.name: size.flavor for size in sizes.values()}.values():
         there = {role: job.pods_by_role[role] * job.groups for role, size in sizes.items() if size.flavor == flavor}
-        totals: Amounts = {}
-        for role, pods in there.items():
-            totals = add(totals, {name: amount * pods for name, amount in sizes[role].amounts.items()})
-        # pyrefly: ignore[no-matching-overload]
+        totals = add(*(times(sizes[role].amounts, pods) for role, pods in there.items()))
         for resource, total in reversed(totals.items()):  # GPUs first: their CPU and memory are derived from them.
             if problem := _beyond(tree, path, job, flavor, (resource, total, list(there.values()))):
                 yield problem

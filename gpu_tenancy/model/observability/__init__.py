@@ -9,6 +9,7 @@ from zlib import crc32
 
 from jinja2 import Template
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.observability.expressions import JINJA, expressions
 from gpu_tenancy.model.observability.levels import levels, promises, quantile, rate, series
@@ -86,9 +87,8 @@ def observability(
 
 def _idle(stack: "Stack") -> Mapping[str, Any]:
     """The different `idle` of teams, each by a regular expression for the namespaces of its teams."""
-    found, teams = stack.idle_teams, dict[str, list[str]]()
-    for team, idle in found.items():
-        teams.setdefault(idle.model_dump_json(), []).append(team)
+    found = stack.idle_teams
+    teams = grouped((idle.model_dump_json(), team) for team, idle in found.items())
     return {"|".join(names): found[names[0]] for names in teams.values()}
 
 

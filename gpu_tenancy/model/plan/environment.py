@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, times
 from gpu_tenancy.model.plan.object_storage import NOTHING_TAKEN, TakenByCaches, taken
 from gpu_tenancy.model.plan.pools import Levels, NodeTaint, PoolSupply, ResolvedPool, resolved
@@ -135,10 +136,7 @@ class Environment:
     @cached_property
     def flavors(self) -> dict[str, Flavor]:
         """The flavors by name: CPU flavors first, so that CPU workloads use them, then in the stack's order."""
-        supplies: dict[str, list[PoolSupply]] = {}
-        for pool in self.all_pools.values():
-            if pool.supply:
-                supplies.setdefault(pool.flavor, []).append(pool.supply)
+        supplies = grouped((pool.flavor, pool.supply) for pool in self.all_pools.values() if pool.supply)
         unsorted = [_flavor(name, tuple(pools), self.stack) for name, pools in supplies.items()]
         return {flavor.name: flavor for flavor in sorted(unsorted, key=lambda flavor: flavor.resource is not None)}
 

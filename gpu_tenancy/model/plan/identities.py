@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.plan.object_storage import Folder, accelerated, folder, has_identity
 from gpu_tenancy.model.spec import Stack
@@ -89,11 +90,8 @@ def _grants(datasets: Iterable[tuple[str, Dataset, bool]]) -> tuple[DataGrant, .
 
 def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
     """The buckets that a stack creates for its datasets, each once."""
-    buckets: dict[Folder, list[Dataset]] = {}
-    for dataset in datasets:
-        if dataset.create:
-            place = folder(dataset)
-            buckets.setdefault(Folder(place.scheme, place.bucket, "", place.account), []).append(dataset)
+    created = ((folder(dataset), dataset) for dataset in datasets if dataset.create)
+    buckets = grouped((Folder(place.scheme, place.bucket, "", place.account), dataset) for place, dataset in created)
     return tuple(
         MadeBucket(
             whole,

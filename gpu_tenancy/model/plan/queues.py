@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from gpu_tenancy import kueue
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.fabric import claimed_on
@@ -360,13 +361,8 @@ def _nearest(tree: Tree, name: str | None, kept: Container[str]) -> str:
 
 @lru_cache(maxsize=4)
 def _members(tree: Tree) -> dict[str, Members]:
-    cohorts: dict[str, list[str]] = {}
-    teams: dict[str, list[str]] = {}
-    for name, parent in cohort_parents(tree).items():
-        if parent is not None:
-            cohorts.setdefault(parent, []).append(name)
-    for team in tree.queue_owners:
-        teams.setdefault(cohort_of_queue(tree, team), []).append(team)
+    cohorts = grouped((parent, name) for name, parent in cohort_parents(tree).items())
+    teams = grouped((cohort_of_queue(tree, team), team) for team in tree.queue_owners)
     return {name: Members(tuple(cohorts.get(name, ())), tuple(teams.get(name, ()))) for name in cohort_parents(tree)}
 
 

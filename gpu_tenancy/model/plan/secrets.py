@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack, ResolvedTeam
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
@@ -216,7 +217,4 @@ def _users(team: ResolvedTeam) -> dict[str, list[str]]:
             (used, name) for used in sorted({used for part in workload.parts.values() for used in secrets_of(part)})
         ]
         uses += [(secret, f"image pulls of {name}") for secret in workload.image_pull_secrets]
-    users: dict[str, list[str]] = {}
-    for secret, user in uses:
-        users.setdefault(secret, []).append(user)
-    return users
+    return grouped(uses)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add
 from gpu_tenancy.model.plan.environment import Environment, Flavor, gang_amounts
@@ -62,10 +63,7 @@ class Tree(Environment):
     @cached_property
     def users(self) -> dict[str, list[str]]:
         """The teams that use each queue, by its owner."""
-        found: dict[str, list[str]] = {}
-        for team in self.stack.teams:
-            found.setdefault(self.queue_of(team), []).append(team)
-        return found
+        return grouped((self.queue_of(team), team) for team in self.stack.teams)
 
     def by_usage(self, queue: str) -> bool:
         """Whether past usage decides which team of a queue is next: Kueue's AdmissionFairSharing.

@@ -5,20 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field
 
-from gpu_tenancy.model.fields import (
-    MOST_OBJECTS,
-    Bytes,
-    Count,
-    Cpu,
-    Duration,
-    Image,
-    Name,
-    Positive,
-    Rate,
-    Seconds,
-    Section,
-    Shorthand,
-)
+from gpu_tenancy.model import fields
 from gpu_tenancy.model.spec import serving
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.pools import Range, TogetherEntry
@@ -26,19 +13,19 @@ from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, 
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
 
 
-class CpuMemory(Section):
+class CpuMemory(fields.Section):
     """An amount of CPU and memory; each is optional."""
 
-    cpu: Cpu | None = None
+    cpu: fields.Cpu | None = None
     """CPUs, such as 4, 0.5 or 500m."""
-    memory: Bytes | None = None
+    memory: fields.Bytes | None = None
     """Bytes, such as 512Mi or 64Gi."""
 
 
-class Workload(Section):
+class Workload(fields.Section):
     """Keys of all workloads."""
 
-    image: Image
+    image: fields.Image
     """Container image, with a fixed tag or a digest."""
     command: list[str] = []
     """Command; default: the image's entrypoint."""
@@ -50,31 +37,31 @@ class Workload(Section):
     """Secrets and ConfigMaps of which each key becomes a variable, such as `[{secret: wandb}]`; `env` wins."""
     files: dict[MountPath, FileSource] = {}
     """Secrets and ConfigMaps to mount read-only, by directory, such as `{/etc/keys: {secret: signing}}`."""
-    image_pull_secrets: list[Name] = []
+    image_pull_secrets: list[fields.Name] = []
     """Secrets with credentials of registries, in addition to the team's."""
-    flavor: Name | None = None
+    flavor: fields.Name | None = None
     """Flavor to run on; required if the team has several GPU flavors."""
-    gpus: Count = 1
+    gpus: fields.Count = 1
     """GPUs per pod, as request and limit; 0 for CPU workloads."""
-    cpu: Cpu | None = None
+    cpu: fields.Cpu | None = None
     """CPUs per pod, as request and limit; default: 90 % of its GPUs' share of the machine."""
-    memory: Bytes | None = None
+    memory: fields.Bytes | None = None
     """Memory per pod, as request and limit; default: 90 % of its GPUs' share of the machine."""
-    shared_memory: Bytes | None = None
+    shared_memory: fields.Bytes | None = None
     """Size of /dev/shm, part of the pod's memory. Default: a quarter of the memory for pods with several GPUs or an
     engine, and for jobs with several GPU pods; 0: the container runtime's 64Mi."""
     fabric: bool | None = None
     """Whether the pods use the network between GPUs of their nodes (`fabric` of the pools): they request its devices by
     their GPUs' share of the machine, and get the variables of NCCL. Default: yes for jobs with several GPU pods, if all
     nodes of the flavor have such a network and the pods can use it."""
-    datasets: dict[Name, MountPath] = {}
+    datasets: dict[fields.Name, MountPath] = {}
     """Datasets of the team to mount, by name, with the path, such as `{corpus: /data/corpus}`. On GKE, each pod then
     has a sidecar, which the team's budget includes."""
-    volumes: dict[Name, MountPath] = {}
+    volumes: dict[fields.Name, MountPath] = {}
     """Storage of the team to mount, by name, with the path, such as `{checkpoints: /checkpoints}`."""
     scratch: ScratchEntry | None = None
     """Temporary space of each pod on its node, such as `500Gi` under /scratch, or `{size, path}`."""
-    priority: Name | None = None
+    priority: fields.Name | None = None
     """Priority class; default: the team's."""
     movable: bool | None = None
     """Whether node autoscalers can evict the pods. Default: yes for servers with several replicas, no for jobs and for
@@ -86,7 +73,7 @@ class Workload(Section):
         return not self.movable
 
     @property
-    def mounts(self) -> tuple[dict[Name, MountPath], dict[Name, MountPath]]:
+    def mounts(self) -> tuple[dict[fields.Name, MountPath], dict[fields.Name, MountPath]]:
         """Datasets and storage of the team, with their paths."""
         return self.datasets, self.volumes
 
@@ -103,55 +90,55 @@ class Workload(Section):
 class Replicas(Range):
     """Bounds of a number of pods."""
 
-    min: Positive
+    min: fields.Positive
     """Minimum number of pods."""
-    max: Positive
+    max: fields.Positive
     """Maximum number of pods."""
 
 
 class ServerReplicas(Replicas):
     """Bounds of the number of replicas of a server."""
 
-    min: Count  # pyright: ignore[reportIncompatibleVariableOverride] - a server can have no pods
+    min: fields.Count  # pyright: ignore[reportIncompatibleVariableOverride] - a server can have no pods
     """Minimum number. 0: no pods and no GPUs without load; requests fail until a replica has started, unless the sender
     waits. Requires `scaleOn.query` and KEDA."""
 
 
-class ScaleQuery(Section):
+class ScaleQuery(fields.Section):
     """A query of Prometheus to scale on, divided by what one replica carries."""
 
     expr: Annotated[str, Field(min_length=1)]
     """PromQL with one value, such as `sum(rate(gateway_requests_total{service="chat"}[2m]))`."""
-    per_replica: Annotated[float, Field(ge=0.001, le=MOST_OBJECTS)]
+    per_replica: Annotated[float, Field(ge=0.001, le=fields.MOST_OBJECTS)]
     """How much of it one replica carries."""
 
 
-class Pace(Section):
+class Pace(fields.Section):
     """How fast an autoscaler changes the number of pods. The defaults add pods fast and remove them slowly."""
 
-    stabilization_window: Annotated[Seconds, Field(le=3600)] | None = None
+    stabilization_window: Annotated[fields.Seconds, Field(le=3600)] | None = None
     """Time over which the most cautious number of pods applies; default: 30s to add pods, 5m to remove them."""
-    percent: Positive | None = None
+    percent: fields.Positive | None = None
     """Percent of the pods that a period may add or remove; default: 100 to add pods, 10 to remove them."""
-    pods: Positive | None = None
+    pods: fields.Positive | None = None
     """Number of pods that a period may add or remove, if that is more than `percent`."""
-    period: Annotated[Seconds, Field(ge=1, le=1800)] | None = None
+    period: Annotated[fields.Seconds, Field(ge=1, le=1800)] | None = None
     """Length of a period; default: 15s to add pods, 1m to remove them."""
 
 
-class ScaleOn(Section):
+class ScaleOn(fields.Section):
     """Targets of the autoscaler. With several, the one that needs most pods applies."""
 
     cpu: Annotated[int, Field(ge=1, le=100)] | None = 70
     """Target CPU utilization in percent of the request; null: do not scale on CPU."""
-    latency_p99: Annotated[Duration, Field(ge=0.001)] | None = Field(default=None, alias="latencyP99")
+    latency_p99: Annotated[fields.Duration, Field(ge=0.001)] | None = Field(default=None, alias="latencyP99")
     """Target for the 99th percentile of a pod's latency, such as `100ms`; requires `metrics.latency` of the server,
     `metrics.histogram` or `metrics.latencyP99`."""
-    queue: Positive | None = None
+    queue: fields.Positive | None = None
     """Target for the requests that wait in a replica; requires `metrics.waiting` of the server, as of `vllm`."""
-    concurrency: Positive | None = None
+    concurrency: fields.Positive | None = None
     """Target for the requests in a replica, waiting ones too; requires `metrics.running` and `metrics.waiting`."""
-    rate: Rate | None = None
+    rate: fields.Rate | None = None
     """Target for the requests per second of a replica, such as `20/s`; requires `metrics.requests`."""
     cache: Annotated[int, Field(ge=1, le=100)] | None = None
     """Target for the used part of a replica's KV cache in percent; requires `metrics.cache`."""
@@ -168,32 +155,32 @@ class ScaleOn(Section):
     @property
     def measured(self) -> tuple[str, ...]:
         """Fields of the targets that Prometheus measures."""
-        fields = ("latency_p99", "queue", "concurrency", "rate", "cache", "gpu", "query")
-        return tuple(field for field in fields if getattr(self, field) is not None)
+        targets = ("latency_p99", "queue", "concurrency", "rate", "cache", "gpu", "query")
+        return tuple(field for field in targets if getattr(self, field) is not None)
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.cpu is None and not self.measured:
             yield "has no target to scale on", "set cpu, latencyP99 or another target"
 
 
-class Load(Section):
+class Load(fields.Section):
     """The load of a server at its peak, and what one replica answers, as you measured it on the flavor's GPUs.
 
     A stack is refused if `replicas.max`, or the team's limit, cannot carry it.
     """
 
-    rate: Rate
+    rate: fields.Rate
     """Requests per second at the peak, such as `10000/s`."""
-    per_replica: Rate
+    per_replica: fields.Rate
     """Requests per second that one replica answers within `latency`, by your own measurement, such as `220/s`."""
-    latency: Annotated[Duration, Field(ge=0.001)] | None = None
+    latency: Annotated[fields.Duration, Field(ge=0.001)] | None = None
     """99th percentile of the latency at which you measured `perReplica`, such as `100ms`."""
     headroom: Literal["node", "none"] = "node"
     """`node`: the load is carried while a node is lost, or a rollout without `surge` replaces a replica. `none`: only
     while all replicas answer."""
 
 
-class ServerWorker(Section):
+class ServerWorker(fields.Section):
     """What the workers of a server with several `nodes` run; all else they have as the leader has it."""
 
     command: list[str] = []
@@ -211,11 +198,11 @@ class Burst(Range):
     number they are always there; with a `scaleOn.query`, the burst has only what exceeds their maximum.
     """
 
-    flavor: Name
+    flavor: fields.Name
     """Flavor of the further replicas, for which the team has quota too."""
-    min: Count = 1
+    min: fields.Count = 1
     """Minimum number. 0: none without load, which requires `scaleOn.query` and KEDA."""
-    max: Positive
+    max: fields.Positive
     """Maximum number."""
 
 
@@ -238,9 +225,9 @@ class Server(Workload):
     model: serving.Model | None = None
     """The model, mounted read-only at `/model`, or where `datasets` or `volumes` mount its source; required for
     `vllm`."""
-    replicas: Annotated[ServerReplicas, Shorthand(int, ("min", "max"))]
+    replicas: Annotated[ServerReplicas, fields.Shorthand(int, ("min", "max"))]
     """Number of pods, or of groups of `nodes`: `{min, max}` with an autoscaler, or a fixed number without one."""
-    nodes: Positive = 1
+    nodes: fields.Positive = 1
     """Number of nodes that serve as one replica. Each replica is then a group of pods with the same resources, one for
     each node: a leader, which the Service, the probes and the autoscaler use, and workers, which find it by the
     variable `LWS_LEADER_ADDRESS`. Kueue admits each group whole."""
@@ -271,10 +258,10 @@ class Server(Workload):
     """HTTP path that returns 200 when the server is ready."""
     probes: serving.Probes = Field(default_factory=serving.Probes)
     """Times of the probes of `health`, such as `{period: 5s, failures: 6}`."""
-    startup: Seconds | None = None
+    startup: fields.Seconds | None = None
     """Maximum startup time, such as the time to load a model; default: 10 minutes, and a second for each 100Mi of
     `model.size`."""
-    drain: Annotated[Seconds, Field(ge=1)] | None = None
+    drain: Annotated[fields.Seconds, Field(ge=1)] | None = None
     """Time that requests in progress have before a pod ends. It leaves the Service, gets the signal to end after 15 s,
     and must complete them. Default: 2 minutes of `vllm`; of others, the pod gets the signal at once and 30 s."""
     expose: serving.ServerExpose | None = None
@@ -283,12 +270,12 @@ class Server(Workload):
     """Which part of another server's requests it gets, such as `{of: chat, weight: 5}`; default: none."""
     burst: Burst | None = None
     """Further replicas on another flavor, such as `{flavor: l4-spot, max: 8}`; default: none."""
-    surge: Count | None = None
+    surge: fields.Count | None = None
     """Additional pods, or groups of `nodes`, during a rollout (maxSurge), for which the limit must have quota. Default:
     1 where the guarantee has quota for it; else one at a time is replaced, if possible with at least `replicas.min`."""
 
     @property
-    def mounts(self) -> tuple[dict[Name, MountPath], dict[Name, MountPath]]:
+    def mounts(self) -> tuple[dict[fields.Name, MountPath], dict[fields.Name, MountPath]]:
         """Datasets and storage of the team, with their paths and that of the model."""
         dataset, volume = (self.model.dataset, self.model.volume) if self.model else (None, None)
         of_dataset, of_volume = ({source: serving.MODEL_PATH} if source else {} for source in (dataset, volume))
@@ -398,17 +385,17 @@ class Training(Workload):
     until you delete it."""
     scheduler: Literal["kueue", "volcano"] = "kueue"
     """`kueue`: the job is queued in the team's LocalQueue. `volcano`: a Volcano Job (all pods or none)."""
-    workers: Annotated[Replicas, Shorthand(int, ("min", "max"))] = Replicas(min=1, max=1)
+    workers: Annotated[Replicas, fields.Shorthand(int, ("min", "max"))] = Replicas(min=1, max=1)
     """Number of pods that run in parallel, without a launcher, head or leader (for a gang, see `tasks`). `{min, max}`
     for a Job that also runs with fewer pods: Kueue admits as many as the quota has, but at least `min`, and sets the
     number of completions to it."""
-    roles: dict[Name, Role] = {}
+    roles: dict[fields.Name, Role] = {}
     """Pods with resources, image or command of their own, such as `{launcher: {cpu: 2}, worker: {pods: 4, gpus: 8}}`.
     mpi and deepspeed: `launcher`, which runs `command`, and computes too with as many GPUs as a worker, and `worker`.
     ray: `head` and any others. leader-worker: `leader` and `worker`. jobset and gangs: any."""
-    groups: Positive = 1
+    groups: fields.Positive = 1
     """Number of groups of a leader-worker job. Kueue admits each group whole, and one group after another."""
-    success_roles: list[Name] = []
+    success_roles: list[fields.Name] = []
     """Roles of a jobset whose pods must succeed for the job to be complete; default: all."""
     together: TogetherEntry | None = None
     """Part of the network in which all pods run: `block`, `rack`, `node`, or `{preferred: rack}`; default: anywhere.
@@ -421,15 +408,15 @@ class Training(Workload):
     gang: bool = False
     """Whether Volcano starts all pods of a Job at once or none, after Kueue has admitted it: for nodes that pods of
     other schedulers can fill meanwhile. Requires Volcano."""
-    tasks: dict[Name, Positive] = {}
+    tasks: dict[fields.Name, fields.Positive] = {}
     """Number of pods of a gang by role, such as `{master: 1, worker: 3}`, if the pods are alike; else see `roles`."""
-    retries: Count = 3
+    retries: fields.Count = 3
     """Number of retries before the job is marked as failed. All pods of a TrainJob or JobSet restart together, a RayJob
     with a new Ray cluster. Evicted and preempted pods are not counted, except for gangs and the head of a RayJob."""
-    deadline: Annotated[Seconds, Field(ge=1)] | None = None
+    deadline: Annotated[fields.Seconds, Field(ge=1)] | None = None
     """Maximum run time, without the time in the queue, after which the job is terminated. Kueue also stops a job whose
     run times before and after preemptions or restarts exceed it together by a minute."""
-    keep: Seconds = 86400
+    keep: fields.Seconds = 86400
     """Time until a finished job of `tenancy submit --file` is deleted; not for ray. A job of a stack has none and stays
     until the stack no longer has it, because the next deployment would run a deleted one again."""
 

@@ -101,7 +101,6 @@ _WRITE: Final = "metadataOptions: {{httpTokens: required, httpPutResponseHopLimi
 class LaunchTemplate(MachineSource, Nodes):
     """An EC2 launch template."""
 
-    __slots__ = ()
     writes: ClassVar = {"machines": "instanceType", "spot": "no instanceMarketOptions.marketType: spot"}
     keys: ClassVar[Mapping[str, str]] = {"id": "id", "name": "name"}
     """Properties by which groups refer to it."""
@@ -127,7 +126,6 @@ class LaunchTemplate(MachineSource, Nodes):
 class NativeLaunchTemplate(LaunchTemplate):
     """An EC2 launch template of AWS Cloud Control: https://www.pulumi.com/registry/packages/aws-native/."""
 
-    __slots__ = ()
     writes: ClassVar = {
         "machines": "launchTemplateData.instanceType",
         "spot": "no launchTemplateData.instanceMarketOptions.marketType: spot",
@@ -138,8 +136,6 @@ class NativeLaunchTemplate(LaunchTemplate):
 class GroupWithoutTemplate(Nodes):
     """A node group without a launch template: its node configuration is the default."""
 
-    __slots__ = ()
-
     @override
     def metadata(self, hops: int) -> Iterator[str]:
         yield f"has no launch template, so IMDSv2 is not enforced; add one with {_WRITE.format(hops=hops)}"
@@ -147,8 +143,6 @@ class GroupWithoutTemplate(Nodes):
 
 class NodeClass(Nodes):
     """An EC2NodeClass of Karpenter. Its default is IMDSv2 with one hop."""
-
-    __slots__ = ()
 
     @override
     def metadata(self, hops: int) -> Iterator[str]:
@@ -247,8 +241,6 @@ SUBNETS: Final = Subject(
 class Group(NodePool):
     """A node group of EKS or EC2, with a launch template."""
 
-    __slots__ = ()
-
     @abstractmethod
     def _template(self, stack: Stack) -> LaunchTemplate | None:
         """Its launch template; None without, or if the stack does not create it."""
@@ -286,7 +278,6 @@ def _has_efa(template: View) -> bool:
 class NodeGroup(Group):
     """An EKS managed node group."""
 
-    __slots__ = ()
     writes: ClassVar = {
         "zone": "one subnet under subnetIds",
         "update": "updateConfig.updateStrategy: MINIMAL",
@@ -356,7 +347,6 @@ class NodeGroup(Group):
 class AutoScalingGroup(Group):
     """Self-managed nodes of a cluster, in an Auto Scaling group."""
 
-    __slots__ = ()
     writes: ClassVar = {
         "zone": "one subnet under vpcZoneIdentifiers",
         "maximum": "maxSize",

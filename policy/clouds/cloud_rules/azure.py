@@ -21,7 +21,6 @@ _RDMA: Final = re.compile(r"standard_n[a-z]+\d+[a-z]*r[a-z]*\d*_")
 class AksPool(NodePool):
     """An AKS node pool."""
 
-    __slots__ = ()
     writes: ClassVar = {
         "zone": "one zone under availabilityZones",
         "update": "upgradeSettings: {maxSurge: '0', maxUnavailable: '1'}",
@@ -95,7 +94,6 @@ class AksPool(NodePool):
 class AksPoolOfSizes(AksPool):
     """An AKS node pool with machines of several sizes: https://learn.microsoft.com/azure/aks/virtual-machines-node-pools."""
 
-    __slots__ = ()
     writes: ClassVar = {
         **AksPool.writes,
         "maximum": "virtualMachinesProfile.scale",

@@ -24,7 +24,6 @@ _TAKES_GPUS: Final = re.compile(r"(n1|custom)-")
 class GkePool(NodePool, Nodes):
     """A GKE node pool."""
 
-    __slots__ = ()
     writes: ClassVar = {
         "zone": "one zone under nodeLocations",
         "update": "upgradeSettings: {maxSurge: 0, maxUnavailable: 1}",
@@ -165,7 +164,6 @@ _GPU_TYPES: Final = "nvidia-"  # prefix of resource types that are GPUs; others 
 class AutoProvisioning(NodePool):
     """The pools that node auto-provisioning of a cluster can create, as one pool."""
 
-    __slots__ = ()
     counted: ClassVar = "GPU count"
     writes: ClassVar = {
         "maximum": ".".join(_LIMITS),

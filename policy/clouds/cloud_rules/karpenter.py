@@ -160,7 +160,6 @@ _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.inte
 class KarpenterPool(NodePool):
     """A Karpenter NodePool: machines that match its requirements, up to its limits."""
 
-    __slots__ = ()
     writes: ClassVar = {
         "maximum": "spec.limits.nodes (or a limit of nvidia.com/gpu)",
         "minimum": "spec.replicas",

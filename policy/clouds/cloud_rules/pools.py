@@ -144,7 +144,6 @@ class Machine:
 class MachineSource(Part, ABC):
     """A node pool or a launch template: it sets machine types and their purchase option."""
 
-    __slots__ = ()
     writes: ClassVar[Mapping[str, str]] = {}
     """The properties to set for each fix, in the terms of its API."""
 
@@ -161,7 +160,6 @@ class MachineSource(Part, ABC):
 class NodePool(MachineSource):
     """A group of nodes of a cluster."""
 
-    __slots__ = ()
     counted: ClassVar[str] = "node count"
     """What its minimum counts."""
 
@@ -265,8 +263,6 @@ class NodePool(MachineSource):
 
 class Nodes(Part, ABC):
     """The node configuration: a launch template, or the pool itself if the cloud has it there."""
-
-    __slots__ = ()
 
     @abstractmethod
     def metadata(self, hops: int) -> Iterator[str]:

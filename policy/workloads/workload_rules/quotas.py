@@ -9,22 +9,9 @@ from typing import Final
 from pydantic import Field
 
 from rule_engine import Part, Resource, Settings, Stack, Subject, View, format_number, kubernetes, located_at, rule
+from workload_rules import objects
 from workload_rules.jobs import Work
-from workload_rules.objects import (
-    CLUSTER_QUEUES,
-    COHORTS,
-    FLAVORS,
-    LIMIT_RANGES,
-    LOCAL_QUEUES,
-    QUEUE_NAME,
-    QUOTAS,
-    always,
-    is_missing,
-    matches_any,
-    name,
-    objects,
-    scopes,
-)
+from workload_rules.objects import name
 from workload_rules.pods import PODS, Gpus, TenantGpus, Tenants, holds_pods, namespace_of
 from workload_rules.priorities import ClassSettings, is_missing_class
 
@@ -52,7 +39,7 @@ def gpu_lines(quota: Resource, settings: TenantGpus) -> dict[str, Decimal]:
     }
 
 
-@rule("quota-requests-prefix", QUOTAS)
+@rule("quota-requests-prefix", objects.QUOTAS)
 def quota_requests_prefix(quota: Resource, settings: Tenants) -> Iterator[str]:
     """A ResourceQuota must name GPUs and other extended resources with the prefix `requests.` only."""
     if not settings.tenant(namespace_of(quota)):
@@ -73,13 +60,13 @@ def _counts(scope: str, line: str) -> bool:
     return line in _PODS | _COMPUTE or (line.startswith("requests.") and _extended(line.removeprefix("requests.")))
 
 
-@rule("quota-scopes", QUOTAS)
+@rule("quota-scopes", objects.QUOTAS)
 def quota_scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
     """A ResourceQuota with a scope must limit only what that scope counts."""
     if not settings.tenant(namespace_of(quota)):
         return
     lines = list(quota.props.entries("spec", "hard"))
-    for scope in sorted({scope for scope, _, _ in scopes(quota)}):
+    for scope in sorted({scope for scope, _, _ in objects.scopes(quota)}):
         wrong = [line for line in lines if not _counts(scope, line)]
         if wrong:
             counted = {"BestEffort": "pods", "VolumeAttributesClass": "claims and storage"}.get(
@@ -91,12 +78,12 @@ def quota_scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
             )
 
 
-@rule("quota-scope-classes", QUOTAS)
+@rule("quota-scope-classes", objects.QUOTAS)
 def quota_scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) -> Iterator[str]:
     """The priority classes in a quota's scope must exist."""
     if not settings.tenant(namespace_of(quota)):
         return
-    for scope, _, view in scopes(quota):
+    for scope, _, view in objects.scopes(quota):
         for value in view.items("values") if scope == "PriorityClass" and isinstance(view.value, dict) else ():
             if is_missing_class(value.text(), settings, stack):
                 yield (
@@ -105,7 +92,7 @@ def quota_scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) 
                 )
 
 
-@rule("limit-range-gpus", LIMIT_RANGES)
+@rule("limit-range-gpus", objects.LIMIT_RANGES)
 def limit_range_gpus(limits: Resource, settings: TenantGpus) -> Iterator[str]:
     """A LimitRange that limits GPUs must set the default to 0."""
     if not settings.tenant(namespace_of(limits)):
@@ -166,18 +153,18 @@ def _admits(queue: Resource, resource: str) -> Decimal | None:
 def _cluster_queues(namespace: str, stack: Stack) -> list[Resource]:
     """The ClusterQueues of a namespace's LocalQueues, each once, without queues created outside this stack."""
     queues: dict[str, Resource | None] = {}
-    for local_queue in stack.matching(LOCAL_QUEUES, always, (namespace_of, namespace)):
+    for local_queue in stack.matching(objects.LOCAL_QUEUES, objects.always, (namespace_of, namespace)):
         with located_at(local_queue):
             queue_name = local_queue.props.text("spec", "clusterQueue")
-        queues[queue_name] = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
+        queues[queue_name] = stack.first(objects.CLUSTER_QUEUES, objects.always, (name, queue_name))
     return [queue for queue in queues.values() if queue is not None]
 
 
-@rule("quota-not-below-queue", QUOTAS)
+@rule("quota-not-below-queue", objects.QUOTAS)
 def quota_not_below_queue(quota: Resource, settings: _QueueQuota, stack: Stack) -> Iterator[str]:
     """A namespace's GPU quota must not be lower than what its queues admit."""
     namespace = namespace_of(quota)
-    if not settings.tenant(namespace) or any(scopes(quota)) or matches_any(namespace, settings.shared):
+    if not settings.tenant(namespace) or any(objects.scopes(quota)) or objects.matches_any(namespace, settings.shared):
         return
     for resource, hard in gpu_lines(quota, settings).items():
         line = f"requests.{resource}"
@@ -236,7 +223,7 @@ REFERENCES: Final = Subject(
     kubernetes(*(f"kueue.x-k8s.io:{kind}" for kind in ("LocalQueue", "ClusterQueue", "Cohort"))),
     _references,
 )
-_KINDS: Final = {"ClusterQueue": CLUSTER_QUEUES, "Cohort": COHORTS, "ResourceFlavor": FLAVORS}
+_KINDS: Final = {"ClusterQueue": objects.CLUSTER_QUEUES, "Cohort": objects.COHORTS, "ResourceFlavor": objects.FLAVORS}
 
 
 class ReferenceSettings(Settings):
@@ -255,7 +242,7 @@ def queue_references(reference: Reference, settings: ReferenceSettings, stack: S
     """Queues must reference ClusterQueues, Cohorts and ResourceFlavors that exist."""
     referenced = reference.view.text(reference.key)
     external = {"ClusterQueue": settings.queues, "Cohort": settings.cohorts, "ResourceFlavor": settings.flavors}
-    if referenced and is_missing(stack, _KINDS[reference.to], (name, referenced), external[reference.to]):
+    if referenced and objects.is_missing(stack, _KINDS[reference.to], (name, referenced), external[reference.to]):
         path = ".".join((*reference.view.path, reference.key))
         yield (
             f"{path} references {reference.to} {referenced}, which does not exist in this stack; correct the name or"
@@ -278,16 +265,18 @@ def queue_exists(workload: Resource, settings: _LocalSettings, stack: Stack) -> 
     """The queue that a workload names must exist in its namespace."""
     namespace = namespace_of(workload)
     pods = workload.parts(PODS)
-    names = {Work(workload, workload.props).queue, *(pod.meta.text("labels", QUEUE_NAME) for pod in pods)} - {""}
+    names = {Work(workload, workload.props).queue, *(pod.meta.text("labels", objects.QUEUE_NAME) for pod in pods)} - {
+        ""
+    }
     for queue_name in sorted(names):
-        if is_missing(stack, LOCAL_QUEUES, (_full_name, f"{namespace}/{queue_name}"), settings.queues):
+        if objects.is_missing(stack, objects.LOCAL_QUEUES, (_full_name, f"{namespace}/{queue_name}"), settings.queues):
             yield (
                 f"references queue {queue_name}, but namespace {namespace} has no LocalQueue with that name; correct"
-                f" {QUEUE_NAME} or create the LocalQueue"
+                f" {objects.QUEUE_NAME} or create the LocalQueue"
             )
 
 
-BORROWERS: Final = objects("ClusterQueues and Cohorts", "kueue.x-k8s.io:ClusterQueue", "kueue.x-k8s.io:Cohort")
+BORROWERS: Final = objects.objects("ClusterQueues and Cohorts", "kueue.x-k8s.io:ClusterQueue", "kueue.x-k8s.io:Cohort")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -339,7 +328,7 @@ def borrowing_bounded(quota: Quota, settings: _BorrowSettings) -> Iterator[str]:
         )
 
 
-@rule("gpu-quota-with-cpu", CLUSTER_QUEUES)
+@rule("gpu-quota-with-cpu", objects.CLUSTER_QUEUES)
 def gpu_quota_with_cpu(queue: Resource, settings: Gpus) -> Iterator[str]:
     """A ClusterQueue with a quota of GPUs must have CPU and memory for their pods."""
     quotas = queue.parts(QUEUE_QUOTAS)

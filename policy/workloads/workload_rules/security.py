@@ -9,22 +9,12 @@ from typing import Final
 from pydantic import Field
 
 from rule_engine import Part, Resource, Subject, Unknown, View, kubernetes, rule
+from workload_rules import pods
 from workload_rules.objects import FACTS, matches_any, objects
-from workload_rules.pods import (
-    CONTAINERS,
-    POD_PARTS,
-    Container,
-    Pod,
-    Tenants,
-    for_tenants,
-    holds_pods,
-    is_searched,
-    namespace_of,
-)
 from workload_rules.shapes import strings
 
 
-class _VisibleDevices(Tenants):
+class _VisibleDevices(pods.Tenants):
     variables: list[str] = Field(FACTS["device_variables"])
     """Environment variables that the container runtime treats as GPU requests."""
     annotations: list[str] = Field(["cdi.k8s.io", "*.cdi.k8s.io"])
@@ -38,7 +28,7 @@ _MOUNTED: Final = "nvidia-container-devices"
 https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details."""
 
 
-def _of_container(container: Container, settings: _VisibleDevices) -> Iterator[str]:
+def _of_container(container: pods.Container, settings: _VisibleDevices) -> Iterator[str]:
     for mount in container.view.items("volumeMounts"):
         if _MOUNTED in mount.text("mountPath"):
             yield f"mounts {mount.text('mountPath')}, which bypasses GPU allocation; remove the mount"
@@ -70,26 +60,26 @@ def _of_source(source: Part, settings: _VisibleDevices) -> Iterator[str]:
                 yield f"has the key {name}, which bypasses GPU allocation in containers with envFrom; remove it"
 
 
-def _find_variables(resource: Resource) -> Iterator[Pod | Container | Part]:
+def _find_variables(resource: Resource) -> Iterator[pods.Pod | pods.Container | Part]:
     if resource.object_kind in _SOURCES:
         yield Part(resource, resource.props)
     else:
-        yield from resource.parts(POD_PARTS)
-        yield from resource.parts(CONTAINERS)
+        yield from resource.parts(pods.POD_PARTS)
+        yield from resource.parts(pods.CONTAINERS)
 
 
 _VARIABLES: Final = Subject(
     "pods, containers, ConfigMaps and Secrets",
-    lambda resource: resource.object_kind in _SOURCES or holds_pods(resource),
+    lambda resource: resource.object_kind in _SOURCES or pods.holds_pods(resource),
     _find_variables,
 )
 
 
 @rule("gpu-visible-devices", _VARIABLES)
-@for_tenants
-def gpu_visible_devices(part: Pod | Container | Part, settings: _VisibleDevices) -> Iterator[str]:
+@pods.for_tenants
+def gpu_visible_devices(part: pods.Pod | pods.Container | Part, settings: _VisibleDevices) -> Iterator[str]:
     """A pod must not select GPUs by an environment variable, a ConfigMap or Secret with one, a mount or annotation."""
-    if isinstance(part, Container):
+    if isinstance(part, pods.Container):
         yield from _of_container(part, settings)
     elif isinstance(part, Part):
         yield from _of_source(part, settings)
@@ -99,14 +89,14 @@ def gpu_visible_devices(part: Pod | Container | Part, settings: _VisibleDevices)
                 yield f"has annotation {key}, which bypasses GPU allocation; remove it, and request GPUs under limits"
 
 
-class _Privileges(Tenants):
+class _Privileges(pods.Tenants):
     capabilities: list[str] = Field(FACTS["capabilities"])
     """Capabilities that a container may add. Default: those of the Pod Security level baseline."""
 
 
-@rule("no-privileged", CONTAINERS)
-@for_tenants
-def no_privileged(container: Container, settings: _Privileges) -> Iterator[str]:
+@rule("no-privileged", pods.CONTAINERS)
+@pods.for_tenants
+def no_privileged(container: pods.Container, settings: _Privileges) -> Iterator[str]:
     """Containers must not be privileged, or add capabilities that give access to the node."""
     context = container.view.at("securityContext")
     if context.flag("privileged"):
@@ -125,14 +115,14 @@ def no_privileged(container: Container, settings: _Privileges) -> Iterator[str]:
         yield f"has an unmasked /proc (procMount {context.text('procMount')}); remove securityContext.procMount"
 
 
-class _HostNamespaces(Tenants):
+class _HostNamespaces(pods.Tenants):
     allowed: list[str] = Field([])
     """Host namespaces that pods may use: hostPID, hostIPC, hostNetwork."""
 
 
-@rule("no-host-namespaces", POD_PARTS)
-@for_tenants
-def no_host_namespaces(pod: Pod, settings: _HostNamespaces) -> Iterator[str]:
+@rule("no-host-namespaces", pods.POD_PARTS)
+@pods.for_tenants
+def no_host_namespaces(pod: pods.Pod, settings: _HostNamespaces) -> Iterator[str]:
     """Pods must not run on the host, or use its process, IPC or network namespaces."""
     for host_namespace in ("hostPID", "hostIPC", "hostNetwork"):
         if host_namespace not in settings.allowed and pod.spec.flag(host_namespace):
@@ -142,7 +132,7 @@ def no_host_namespaces(pod: Pod, settings: _HostNamespaces) -> Iterator[str]:
             yield f"sets {context}.windowsOptions.hostProcess, so that its containers run on the host; remove it"
 
 
-class _HostPaths(Tenants):
+class _HostPaths(pods.Tenants):
     allowed: list[str] = Field([])
     """Host paths that pods may mount, as patterns in which `*` also matches `/`: `/mnt/disks/*`, or what a cloud's GPU
     fabric needs, such as GKE's `/home/kubernetes/bin/nvidia/*`."""
@@ -152,8 +142,8 @@ class _HostPaths(Tenants):
         return ".." not in path.split("/") and matches_any(path, self.allowed)
 
 
-def _host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
-    if isinstance(part, Pod):
+def _host_paths(part: pods.Pod | Resource, settings: _HostPaths) -> Iterator[str]:
+    if isinstance(part, pods.Pod):
         for volume in part.spec.items("volumes"):
             if volume.has("hostPath") and not settings.allows(volume.text("hostPath", "path")):
                 yield (
@@ -168,31 +158,31 @@ def _host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
             yield f"is the host path {path} for each pod that {claims}; use storage of a CSI driver"
 
 
-def _is_of_tenant(part: Pod | Resource, settings: Tenants) -> bool:
+def _is_of_tenant(part: pods.Pod | Resource, settings: pods.Tenants) -> bool:
     """Whether a tenant can mount it; a PersistentVolume is open to all without a reference to a claim."""
-    if isinstance(part, Pod):
-        return settings.tenant(namespace_of(part))
+    if isinstance(part, pods.Pod):
+        return settings.tenant(pods.namespace_of(part))
     namespace = part.props.text("spec", "claimRef", "namespace")
     return not namespace or settings.tenant(namespace)
 
 
 _VOLUMES: Final = kubernetes("core:PersistentVolume")
-_MOUNTS: Final[Subject[Pod | Resource]] = Subject(
+_MOUNTS: Final[Subject[pods.Pod | Resource]] = Subject(
     "pods, parts of pods and PersistentVolumes",
-    lambda resource: _VOLUMES(resource) or holds_pods(resource),
-    lambda resource: (resource,) if _VOLUMES(resource) else resource.parts(POD_PARTS),
+    lambda resource: _VOLUMES(resource) or pods.holds_pods(resource),
+    lambda resource: (resource,) if _VOLUMES(resource) else resource.parts(pods.POD_PARTS),
 )
 
 
 @rule("no-host-paths", _MOUNTS)
-def no_host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
+def no_host_paths(part: pods.Pod | Resource, settings: _HostPaths) -> Iterator[str]:
     """Pods must not mount directories or devices of the host, nor claim a PersistentVolume that is one."""
     for message in _host_paths(part, settings):
         if _is_of_tenant(part, settings):
             yield message
 
 
-class _StorageSettings(Tenants):
+class _StorageSettings(pods.Tenants):
     volumes: list[str] = Field([])
     """Storage that tenants may claim, as patterns of NAMESPACE/DRIVER/NAME: `ml-*/s3.csi.aws.com/corpus`."""
 
@@ -237,9 +227,9 @@ def _written(resource: Resource) -> Iterator[Part]:
             yield Part(resource, view)
 
 
-@rule("pod-specs-readable", Subject("strings of operators' objects", is_searched, _written))
-@for_tenants
-def pod_specs_readable(string: Part, _: Tenants) -> Iterator[str]:
+@rule("pod-specs-readable", Subject("strings of operators' objects", pods.is_searched, _written))
+@pods.for_tenants
+def pod_specs_readable(string: Part, _: pods.Tenants) -> Iterator[str]:
     """A pod spec must be in fields of an object, not in a string."""
     yield (
         f"{'.'.join(string.view.path)} is a string with a pod spec or a manifest, which no rule evaluates; use the"
