@@ -155,11 +155,13 @@ def mutation(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = N
         + "\n+ ".join(f"({patch})" for patch in _filled(source, mutation["patches"], values).values())
         for mutation in source["mutations"].values()
     ]
+    read = _expressions({**_shared(source, (*variables.values(), *expressions), values), **variables})
     return {
         "failure_policy": "Ignore",
         "reinvocation_policy": "Never",
         **_matching(source, guards, values),
-        "variables": _expressions({**_shared(source, (*variables.values(), *expressions), values), **variables}),
+        # The API server drops an empty list, which each deployment would then add again.
+        **({"variables": read} if read else {}),
         "mutations": [{"patch_type": "JSONPatch", "json_patch": {"expression": text}} for text in expressions],
     }
 
