@@ -306,6 +306,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "parents": [kind.plural for kind in cel.SIZED if kind.has_children],
         "servers": [key(kind) for kind in cel.KINDS if kind.work == "serving"],
         "counted": [key(kind) for kind in _counted(guards)],
+        "countedNames": [f"{kind.kind.lower()}-" for kind in _counted(guards)],
         "gangs": [key(kind) for kind in cel.KINDS if kind.gang and kind.work],
         "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
         "groupLabels": [kind.label for kind in _counted(guards) if kind.groups],

@@ -69,10 +69,16 @@ def test_only_kueue_takes_a_pod_out_of_its_hands(tenant: Person, gated: Any, cas
     assert case["words"] in message if "words" in case else not message, message
 
 
-def test_kueue_itself_admits_the_pod(door: Door, cluster: Cluster, gated: Any) -> None:
+def test_kueue_admits_the_pod_and_copies_jobs(door: Door, cluster: Cluster, tenant: Person, gated: Any) -> None:
+    """The manager of MultiKueue has a ServiceAccount in its namespace, and creates jobs of Workloads in the workers."""
+    copy = job(RESEARCH, RESEARCH)
+    of_manager = {f"{KUEUE}/prebuilt-workload-name": "job-x-1a2b3", f"{KUEUE}/multikueue-origin": "hub"}
+    copy["metadata"]["labels"] |= of_manager
     with door.let_in("manager", "cluster-admin", home="kueue-system") as manager:
         free: Any = {"spec": {"schedulingGates": None}}
         cluster.wait_for(lambda: not manager.patch_refusal(gated, free), what="its rights")
+        assert not manager.refusal(copy)
+    assert "kueue.x-k8s.io" in tenant.refusal(copy)
 
 
 RAY = " of each pod template with GPUs"
@@ -248,6 +254,7 @@ def test_only_spec_active_of_workloads_can_be_changed(tenant: Person, kept: Kept
         {"spec": {"priority": 1_000_000}},
         {"metadata": {"annotations": {f"{KUEUE}/priority-boost": "9"}}},
         {"metadata": {"labels": {QUEUE: "x"}}},
+        {"metadata": {"finalizers": ["example.com/own"]}},
         {"spec": {"queueName": "ml-serving"}},
     ):
         assert words in tenant.patch_refusal(own, patch), patch

@@ -19,6 +19,7 @@ from acceptance_guards import (
     ray_cluster,
     ray_job,
     ray_service,
+    replicas,
 )
 
 from gpu_tenancy.base.json import text_at
@@ -26,6 +27,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "guards-of-ray"
+KUBERAY: Final = "ray.io/kuberay-operator"
 GROUP: Final = "leaderworkerset.sigs.k8s.io/name"
 NEWER: Final[Any] = {"spec": {"leaderWorkerTemplate": {"workerTemplate": {"metadata": {"labels": {"note": "x"}}}}}}
 NO_QUEUE: Final = f"requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: {TEAM} under metadata.labels"
@@ -142,8 +144,22 @@ def test_the_pods_of_a_running_cluster_stay_as_counted(person: Person, kept: Cal
     own, pending = kept(ray(ray_cluster), "running"), kept(ray(ray_cluster, suspend=True), "pending")
     (group,) = deepcopy(own["spec"]["workerGroupSpecs"])
     group["template"]["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
-    assert "changes its pods while it runs" in person.patch_refusal(own, {"spec": {"workerGroupSpecs": [group]}})
-    assert not person.patch_refusal(pending, {"spec": {"workerGroupSpecs": [group]}})
+    without = deepcopy(group)
+    without["template"]["spec"] = pod_of(0)
+    words = "changes its pods or spec.managedBy while it runs"
+    for change in ({"workerGroupSpecs": [group]}, {"workerGroupSpecs": [without]}, {"managedBy": KUBERAY}):
+        assert words in person.patch_refusal(own, {"spec": change})
+        assert not person.patch_refusal(pending, {"spec": change})
+
+
+def test_pods_without_gpus_are_no_reason_to_orphan_them(person: Person, kept: Callable[..., Any]) -> None:
+    """Their GPUs may have been in the template before."""
+    words = "is deleted without its pods"
+    cluster = kept(ray_cluster(TEAM, TEAM, pod_of(0)))
+    server = kept(replicas("StatefulSet", TEAM, TEAM, spec=pod_of(0)))
+    for own in (cluster, server):
+        assert words in person.delete_refusal(own, propagationPolicy="Orphan")
+        assert not person.delete_refusal(own, propagationPolicy="Background")
 
 
 def test_a_cluster_does_not_begin_to_grow_by_an_update(person: Person, kept: Callable[[Any], Any]) -> None:
@@ -245,8 +261,8 @@ def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kep
         assert not person.delete_refusal(other, propagationPolicy="Orphan")
         assert not person.delete_refusal(worker, propagationPolicy="Background")
         words = "changes metadata.labels of a pod that belongs to Pod leader, by which Kueue counts its GPUs"
-        for label in (GROUP, "app"):
-            assert words in person.patch_refusal(worker, {"metadata": {"labels": {label: "other"}}})
+        assert words in person.patch_refusal(worker, {"metadata": {"labels": {"app": "other"}}})
+        assert person.patch_refusal(worker, {"metadata": {"labels": {GROUP: "other"}}}), "by several guards"
         words = "changes metadata.finalizers of a pod that belongs to Pod leader"
         more: Any = {"metadata": {"finalizers": ["example.com/first", "example.com/own"]}}
         assert words in person.patch_refusal(worker, more)
