@@ -43,9 +43,11 @@ metrics=$(printf '%s\n' "$answer" | awk '
       print "M|" text(parts[i], "namespace") "|" text(parts[i], "pod") "|" value[1] "|" value[2]
     } }')
 
-pods='{{range .items}}P|{{.metadata.name}}|{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload"}}{{.}}{{end}}{{end}}|'
-pods=$pods'{{.status.startTime}}|{{range .metadata.ownerReferences}}{{if .controller}}{{.kind}}{{end}}{{end}}|'
-pods=$pods'{{range .spec.containers}}{{with .resources.limits}}{{range $name, $amount := .}}{{$name}} {{end}}{{end}}{{end}}{{"\n"}}{{end}}'
+# Users write annotations and owners of pods: quoted, they stay in their line, and they come last.
+pods='{{range .items}}P|{{.metadata.name}}|{{.status.startTime}}|'
+pods=$pods'{{range .spec.containers}}{{with .resources.limits}}{{range $name, $amount := .}}{{$name}} {{end}}{{end}}{{end}}|'
+pods=$pods'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload"}}{{printf "%q" .}}{{end}}{{end}}|'
+pods=$pods'{{range .metadata.ownerReferences}}{{if .controller}}{{printf "%q" .kind}}{{end}}{{end}}{{"\n"}}{{end}}'
 rows='{{range .items}}{{if .status.admission}}W|{{.metadata.name}}|{{.spec.active}}|'
 rows=$rows'{{range .status.conditions}}{{if eq .type "Admitted"}}{{.status}}{{end}}{{end}}|'
 rows=$rows'{{with .metadata.annotations}}{{with index . "'$ANNOTATION'"}}{{.}}{{end}}{{end}}|'
@@ -59,12 +61,13 @@ decide='
           split(spare, listed, " "); for (i in listed) spared[listed[i]] = 1 }
   $1 == "M" { series++; if ($4 - now > 300 || now - $4 > 300) wrong = 1
               if ($2 == team && (!($3 in busy) || $5 > busy[$3])) busy[$3] = $5 }
-  $1 == "P" && $6 ~ /nvidia\.com\/(gpu|mig)/ {
-    start = seconds($4); if (now - start > 900) old++
-    if ($5 in server) never[$3] = 1
-    if (!($2 in busy)) { never[$3] = 1; next }
+  $1 == "P" && $4 ~ /nvidia\.com\/(gpu|mig)/ {
+    start = seconds($3); if (now - start > 900) old++
+    workload = $5; gsub(/"/, "", workload); gsub(/"/, "", $6)
+    if ($6 in server) never[workload] = 1
+    if (!($2 in busy)) { never[workload] = 1; next }
     last = busy[$2] > start ? busy[$2] : start  # an earlier pod had this name
-    if (!($3 in since) || last > since[$3]) since[$3] = last }
+    if (!(workload in since) || last > since[workload]) since[workload] = last }
   $1 == "W" && !wrong {
     split($8, owners, ";"); split(owners[1], owner, " "); alone = owners[2] == ""
     wanted = ""; name = $2; known = name in since; idle = now - since[name]

@@ -343,13 +343,11 @@ def test_tenants_cannot_forge_owners_that_kueue_skips(tenant: Person, api: str, 
             **replicas("StatefulSet", RESEARCH, RESEARCH),
             "metadata": job(RESEARCH, RESEARCH, ownerReferences=[owner])["metadata"],
         },
+        job(RESEARCH, None, pod_of(0), ownerReferences=[owner]),
     ):
-        words = (
-            f"sets {kind} x as its controller, so the queue would not count its GPUs; remove metadata.ownerReferences"
-        )
+        words = f"sets {kind} x as its controller, so the queue would not count it; remove metadata.ownerReferences"
         assert words in tenant.refusal(attempt)
     assert not tenant.refusal(job(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": False}]))
-    assert not tenant.refusal(job(RESEARCH, None, pod_of(0), ownerReferences=[owner]))
 
 
 def test_children_of_an_unevaluated_kind_are_evaluated(cluster: Cluster, door: Door, tenant: Person) -> None:

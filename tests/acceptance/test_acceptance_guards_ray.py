@@ -146,10 +146,38 @@ def test_the_pods_of_a_running_cluster_stay_as_counted(person: Person, kept: Cal
     group["template"]["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
     without = deepcopy(group)
     without["template"]["spec"] = pod_of(0)
-    words = "changes its pods or spec.managedBy while it runs"
-    for change in ({"workerGroupSpecs": [group]}, {"workerGroupSpecs": [without]}, {"managedBy": KUBERAY}):
-        assert words in person.patch_refusal(own, {"spec": change})
-        assert not person.patch_refusal(pending, {"spec": change})
+    for what, change in {
+        "its pods": {"spec": {"workerGroupSpecs": [group]}},
+        "its pods ": {"spec": {"workerGroupSpecs": [without]}},
+        "managedBy": {"spec": {"managedBy": KUBERAY}},
+        "gcsFaultToleranceOptions": {"spec": {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}},
+        "ray.io/ft-enabled": {"metadata": {"annotations": {"ray.io/ft-enabled": "false"}}},
+    }.items():
+        assert f"changes {what.strip()} while it runs" in person.patch_refusal(own, change)
+        assert not person.patch_refusal(pending, change)
+    (group,) = deepcopy(own["spec"]["workerGroupSpecs"])
+    group["scaleStrategy"] = {"workersToDelete": ["w-0"]}
+    assert not person.patch_refusal(own, {"spec": {"workerGroupSpecs": [group]}})
+    assert not person.patch_refusal(own, {"metadata": {"annotations": {"note": "x"}, "labels": {"note": "x"}}})
+
+
+def test_a_running_job_or_service_of_ray_keeps_its_settings(person: Person, kept: Callable[..., Any]) -> None:
+    job = kept(ray(ray_job))
+    assert "changes managedBy while it runs" in person.patch_refusal(job, {"spec": {"managedBy": KUBERAY}})
+    options = {"rayClusterSpec": {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}}
+    assert "changes gcsFaultToleranceOptions while it runs" in person.patch_refusal(job, {"spec": options})
+    service = kept(ray(ray_service, upgradeStrategy={"type": "None"}))
+    assert not person.patch_refusal(service, {"spec": {"serveConfigV2": "applications: []"}})
+
+
+def test_init_containers_of_a_head_have_no_gpus(person: Person) -> None:
+    """KubeRay runs them again in a Job, to clean up Redis."""
+    found = ray(ray_cluster)
+    head = found["spec"]["headGroupSpec"]["template"]
+    for gpus in (1, 0):
+        head["spec"] = {**pod_of(1), "initContainers": [{**pod_of(gpus)["containers"][0], "name": "before"}]}
+        refused = "requests GPUs in init container before of the head" in person.refusal(found)
+        assert refused if gpus else not person.refusal(found)
 
 
 def test_pods_without_gpus_are_no_reason_to_orphan_them(person: Person, kept: Callable[..., Any]) -> None:
@@ -163,7 +191,7 @@ def test_pods_without_gpus_are_no_reason_to_orphan_them(person: Person, kept: Ca
 
 
 def test_a_cluster_does_not_begin_to_grow_by_an_update(person: Person, kept: Callable[[Any], Any]) -> None:
-    own = kept(ray(ray_cluster))
+    own = kept(ray(ray_cluster, suspend=True))
     words = "sets enableInTreeAutoscaling, and Kueue queues only Ray clusters with a fixed number of pods"
     assert words in person.patch_refusal(own, {"spec": {"enableInTreeAutoscaling": True}})
     assert not person.patch_refusal(own, {"spec": {"enableInTreeAutoscaling": False}})

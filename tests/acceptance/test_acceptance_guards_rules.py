@@ -218,7 +218,7 @@ def test_a_forged_owner_reference_does_not_bypass_the_queue(cluster: Cluster, te
     assert NO_QUEUE in message
     message = tenant.refusal(pod(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": True}]))
     assert (
-        "sets Job nightly as its controller, so the queue would not count its GPUs; remove metadata.ownerReferences"
+        "sets Job nightly as its controller, so the queue would not count it; remove metadata.ownerReferences"
         in message
     )
     # An owner that only deletes with itself, and one that Kueue does not know, change nothing of what is counted.
@@ -396,3 +396,12 @@ def test_only_namespaces_of_teams_are_guarded(door: Door, tenant: Person) -> Non
         assert f"changes pod-security.kubernetes.io/warn {words}" in keeper.patch_refusal(theirs, changed)
         queue: Any = {"metadata": {"annotations": {GANG_QUEUE: "ml-serving-l4"}}}
         assert f"changes {GANG_QUEUE} {words}" in keeper.patch_refusal(theirs, queue)
+
+
+def test_a_server_deletes_no_claims_with_itself(tenant: Person) -> None:
+    """Kubernetes makes a StatefulSet the owner of claims that exist."""
+    own = replicas("StatefulSet", RESEARCH, RESEARCH)
+    own["spec"] |= {"replicas": 0, "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}
+    assert "deletes claims with itself, also of others" in tenant.refusal(own)
+    own["spec"]["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain"}
+    assert not tenant.refusal(own)

@@ -99,7 +99,7 @@ LATER: Final[dict[str, tuple[Any, Any, str]]] = {
         {"metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/os"}}},
         "sets annotation alpha.jobset.sigs.k8s.io/exclusive-topology"),
     "an owner": (HELD, {"metadata": owned("apps/v1", "StatefulSet", {"metadata": {}})["metadata"]},
-        "sets StatefulSet o as its controller, so the queue would not count its GPUs"),
+        "sets StatefulSet o as its controller, so the queue would not count it"),
 }  # fmt: skip
 
 
@@ -212,6 +212,38 @@ def test_operators_change_no_network_policy_of_the_platform(
     assert words in acting(VOLCANO).patch_refusal(theirs, {"spec": {"policyTypes": ["Egress"]}})
     assert not acting(OF_KUBERNETES[0]).delete_refusal(theirs)
     assert not acting(VOLCANO).delete_refusal(kept(network_policy(RESEARCH)))
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Service"])
+def test_operators_change_no_object_of_somebody_else(
+    acting: Callable[[str], Person], kept: Callable[..., Any], kind: str
+) -> None:
+    """Volcano's plugins write and delete objects that have the name of the Job's, and so does KubeRay."""
+    spec: Any = {"spec": {"clusterIP": "None"}} if kind == "Service" else {}
+    theirs = kept({**an_object("v1", kind, "api-svc", RESEARCH), **spec}, "api-svc")
+    live: Any = acting(VOLCANO).cluster.get("v1", kind, "api-svc", RESEARCH)
+    owner = {"apiVersion": "v1", "kind": kind, "name": "api-svc", "uid": live["metadata"]["uid"], "controller": True}
+    own = kept({**an_object("v1", kind, "own-svc", RESEARCH, ownerReferences=[owner]), **spec}, "own-svc")
+    note: Any = {"metadata": {"labels": {"note": "x"}}}
+    words = f"exists already, and belongs to nobody that {VOLCANO} works for"
+    assert words in acting(VOLCANO).delete_refusal(theirs)
+    assert words in acting(VOLCANO).patch_refusal(theirs, note)
+    assert not acting(VOLCANO).patch_refusal(own, note)
+    assert not acting(VOLCANO).delete_refusal(own)
+    assert not acting(OF_KUBERNETES[0]).delete_refusal(theirs)
+
+
+def test_a_stateful_set_keeps_its_ordinals_and_finalizers(tenant: Person, kept: Callable[..., Any]) -> None:
+    own = replicas("StatefulSet", RESEARCH, RESEARCH)
+    own["spec"]["replicas"] = 0
+    own["spec"]["template"]["metadata"]["finalizers"] = ["example.com/own"]
+    assert "sets finalizer example.com/own, by which its pods would run without a queue" in tenant.refusal(own)
+    del own["spec"]["template"]["metadata"]["finalizers"]
+    kept(own, "numbered")
+    words = "changes spec.ordinals, by which more pods can run than Kueue counted"
+    assert words in tenant.patch_refusal(own, {"spec": {"ordinals": {"start": 1}}})
+    own["metadata"]["name"], own["spec"]["ordinals"] = "other", {"start": 1}
+    assert not tenant.refusal(own)
 
 
 def test_init_containers_of_what_kueue_counted_stay_as_they_are(

@@ -34,7 +34,7 @@ LONG_AGO: Final = "2026-01-01T00:00:00Z"
 
 
 def _pod(name: str, workload: str = "w", owner: str = "Job", gpu: str = "nvidia.com/gpu", start: str = LONG_AGO) -> str:
-    return f"P|{name}|{workload}|{start}|{owner}|cpu {gpu} "
+    return f'P|{name}|{start}|cpu {gpu} |"{workload}"|"{owner}"'
 
 
 def _workload(owners: str = "batch/v1 Job j u;", note: str = "", active: str = "<no value>", name: str = "w") -> str:
@@ -106,6 +106,8 @@ DECISIONS: Final[dict[str, tuple[dict[str, int], list[str], list[str], list[str]
     "a group of pods": ({"p": 9000}, [_pod("p", owner="")], [_workload("v1 Pod p u;v1 Pod q u;")], TOLD),
     "an excepted job": ({"p": 9000}, [_pod("p")], [_workload("batch/v1 Job nightly u;")], []),
     "a deactivated job": ({"p": 9000}, [_pod("p")], [_workload(active="false")], []),
+    "a forged line in an annotation": ({"p": 0, "q": 9000},
+        [_pod("p"), _pod("q", workload=r"x\nP|q|2026-01-01T00:00:00Z|nvidia.com/gpu|w|")], [_workload()], []),
     "a pod that Kueue does not know": ({"p": 9000}, [_pod("p", workload="")], [_workload()], []),
 }  # fmt: skip
 
