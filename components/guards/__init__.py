@@ -311,6 +311,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
         "groupLabels": [kind.label for kind in _counted(guards) if kind.groups],
         "revised": [key(kind) for kind in _counted(guards) if kind.partition],
+        "ownOwners": [*_OWNERS, *(key(kind) for kind in cel.KINDS if kind.operator)],
         "trustedOwners": list(dict.fromkeys((*_OWNERS, *integrated, *guards.external))),
         "queuedByJobs": queued("jobs"),
         "queuedByPods": queued("templates"),

@@ -25,6 +25,7 @@ _OF_KUEUE: Final = "kueue.x-k8s.io/manager"
 _OF_JOBS: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")  # of the API server, in templates of Jobs
 # Set by Kueue: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/podset/podset.go (`Merge`).
 _SET: Final = {"metadata": ("annotations", "labels"), "spec": ("nodeSelector", "schedulingGates", "tolerations")}
+_WRITTEN: Final = ("kueue.x-k8s.io/podset", "kueue.x-k8s.io/workload")  # by Kueue into templates of what it starts
 _SUBMITTER: Final = "ray-job-submitter"  # in the template that Kueue writes into a RayJob without one
 _ELASTIC: Final = "kueue.x-k8s.io/job-min-parallelism"
 _EQUAL: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
@@ -100,11 +101,7 @@ def as_submitted(manifest: Manifest, workload: Workload | None) -> dict[str, Any
     for pods in kind.pod_sets(made) if kind else ():
         # Kueue has a name of its own for pods that are all alike.
         name = next(iter(counted)) if len(counted) == 1 else pods.name
-        if template := map_at(counted.get(name, {}), "template"):
-            _restore(pods.template, template)
-        if labels := map_at(pods.template, "metadata", "labels"):
-            own = {key: value for key, value in labels.items() if not key.startswith(_OF_JOBS)}
-            cast("dict[str, Any]", pods.template["metadata"])["labels"] = own
+        _restore(pods.template, map_at(counted.get(name, {}), "template"))
     annotations = texts_at(made, "metadata", "annotations")
     if _ELASTIC in annotations and counted:
         spec["parallelism"] = next(iter(counted.values()))["count"]
@@ -114,11 +111,15 @@ def as_submitted(manifest: Manifest, workload: Workload | None) -> dict[str, Any
 
 
 def _restore(template: Manifest, submitted: Manifest) -> None:
-    """Reverts in place Kueue's changes of a template."""
-    for key, fields in _SET.items():
+    """Reverts in place changes of a template by Kueue and the API server; `submitted` is empty if it is unknown."""
+    for key, fields in _SET.items() if submitted else ():
         part = template.get(key)
         if isinstance(part, dict):
             former = map_at(submitted, key)
             for field in fields:
                 part.pop(field, None)
             part |= {field: former[field] for field in fields if field in former}
+    for field in _SET["metadata"]:
+        if found := map_at(template, "metadata", field):
+            own = {key: value for key, value in found.items() if not key.startswith(_OF_JOBS) and key not in _WRITTEN}
+            cast("dict[str, Any]", template["metadata"])[field] = own

@@ -326,16 +326,17 @@ def test_policies_of_network_plugins_are_the_platforms(foreign: None, tenant: Pe
 
 
 @pytest.mark.parametrize(
-    ("api", "kind"),
+    ("api", "kind", "of_stack"),
     [
-        ("data.fluid.io/v1alpha1", "AlluxioRuntime"),
-        ("data.fluid.io/v1alpha1", "DataLoad"),
-        ("ray.io/v1", "RayCluster"),
-        ("kubeflow.org/v1", "PyTorchJob"),
-        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+        ("data.fluid.io/v1alpha1", "AlluxioRuntime", False),
+        ("data.fluid.io/v1alpha1", "DataLoad", False),
+        ("ray.io/v1", "RayCluster", True),
+        ("keda.sh/v1alpha1", "ScaledJob", False),
+        ("kubeflow.org/v1", "PyTorchJob", False),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", True),
     ],
 )
-def test_tenants_cannot_forge_owners_that_kueue_skips(tenant: Person, api: str, kind: str) -> None:
+def test_tenants_cannot_forge_owners_that_kueue_skips(tenant: Person, api: str, kind: str, *, of_stack: bool) -> None:
     owner = {"apiVersion": api, "kind": kind, "name": "x", "uid": "1", "controller": True}
     for attempt in (
         job(RESEARCH, RESEARCH, ownerReferences=[owner]),
@@ -343,11 +344,12 @@ def test_tenants_cannot_forge_owners_that_kueue_skips(tenant: Person, api: str, 
             **replicas("StatefulSet", RESEARCH, RESEARCH),
             "metadata": job(RESEARCH, RESEARCH, ownerReferences=[owner])["metadata"],
         },
-        job(RESEARCH, None, pod_of(0), ownerReferences=[owner]),
     ):
         words = f"sets {kind} x as its controller, so the queue would not count it; remove metadata.ownerReferences"
         assert words in tenant.refusal(attempt)
     assert not tenant.refusal(job(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": False}]))
+    refused = tenant.refusal(job(RESEARCH, None, pod_of(0), ownerReferences=[owner]))
+    assert bool(refused) == of_stack, "operators that no stack installs create children without GPUs"
 
 
 def test_children_of_an_unevaluated_kind_are_evaluated(cluster: Cluster, door: Door, tenant: Person) -> None:

@@ -434,6 +434,15 @@ def test_requeued_elastic_job_has_its_requested_pods() -> None:
     assert job["spec"]["parallelism"] == 2
 
 
+def test_a_requeued_job_has_nothing_that_only_kueue_may_set() -> None:
+    metadata = {
+        "labels": {"kueue.x-k8s.io/podset": "main", "app": "x"},
+        "annotations": {"kueue.x-k8s.io/workload": "w"},
+    }
+    job = made("Job", "sweep", spec={"template": {"metadata": metadata, "spec": {}}})
+    assert as_submitted(job, None)["spec"]["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {}}
+
+
 # What GPUs of pods do, as nvidia-smi prints it, and its table.
 
 
