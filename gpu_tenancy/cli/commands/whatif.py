@@ -26,6 +26,7 @@ with lazily():
     from gpu_tenancy.embedded import platform
     from gpu_tenancy.model import project as projects
     from gpu_tenancy.model.plan import shares
+    from gpu_tenancy.model.spec import teams
     from gpu_tenancy.review import base
     from gpu_tenancy.simulation import live as live_players
     from gpu_tenancy.simulation import outcome as outcomes
@@ -193,9 +194,6 @@ def replay(
         str | None,
         typer.Option("--base", metavar="REF", help="Also play the stack at this git ref: who gains, who loses."),
     ] = None,
-    idle: Annotated[
-        bool, typer.Option("--idle", help="Also stop jobs as `idle` of the stack would have: whose wait is shorter.")
-    ] = False,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -210,12 +208,12 @@ def replay(
 ) -> None:
     """Play recorded jobs under a stack's queues: who waits how long, who is preempted, and what is lost.
 
+    From Prometheus, jobs end sooner as `idle` of the stack would have stopped them, beside the month as it was.
+
     [dim]tenancy replay prod-aws --used october.jsonl --base origin/main --out out/prod-aws[/dim]
     """
     with terminal.errors(stack):
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
-        if idle and (ref or not prometheus):
-            raise UsageError("--idle needs --prometheus, and no --base", "the use of GPUs is in Prometheus only")
         before = None if ref is None else _at(stack, projects.project_folder(project), ref)
         tree = options.tree_of(stack, project)
         trace, name, missing = _jobs(tree, source, prometheus, month)
@@ -226,10 +224,10 @@ def replay(
         if before is not None and ref is not None:
             terminal.progress(f"playing {name} on {stack} at {ref}")
             comparison = outcomes.compare(ref, replays.replay(before, trace, checkpoint=every), outcome)
-        elif idle:
+        elif prometheus and (idle := tree.stack.idle_teams):
             terminal.progress(f"playing {name} on {stack} with idle")
             recorded = outcome
-            outcome = replays.replay(tree, _jobs(tree, None, prometheus, month, idle=True)[0], checkpoint=every)
+            outcome = replays.replay(tree, _jobs(tree, None, prometheus, month, idle)[0], checkpoint=every)
             comparison = outcomes.compare("", recorded, outcome)
         if not outcome.jobs:
             reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
@@ -249,11 +247,15 @@ def replay(
 
 
 def _jobs(
-    tree: "shares.Tree", source: Path | None, prometheus: str | None, month: str | None, *, idle: bool = False
+    tree: "shares.Tree",
+    source: Path | None,
+    prometheus: str | None,
+    month: str | None,
+    idle: "Mapping[str, teams.Idle] | None" = None,
 ) -> "tuple[Iterable[replays.JobRecord], str, Mapping[str, int]]":
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason.
 
-    With `idle`, each is shorter by what `idle` of the stack would have freed.
+    With `idle` of teams, each is shorter by what this would have freed.
     """
     if (prometheus is None) == (source is None):
         raise UsageError("specify one of --used and --prometheus", "set --used to a file of recorded jobs")
@@ -262,11 +264,7 @@ def _jobs(
     period = statement.Period.of(month, datetime.now(UTC))
     terminal.progress(f"asking {prometheus}")
     server = cost_prometheus.Prometheus(prometheus or "")
-    freed: Mapping[tuple[str, str], float] = {}
-    if idle:
-        if not (teams := tree.stack.idle_teams):
-            raise ConsoleError("--idle: no team has `idle`", "set idle of the stack or of a team")
-        freed = cost_idle.freed_seconds(teams, server, period)
+    freed = cost_idle.freed_seconds(idle, server, period) if idle else {}
     records, left_out = cost_prometheus.recorded_jobs(server, period, tree.stack.teams, freed)
     return records, f"{prometheus}, {period.month}", left_out
 
