@@ -170,14 +170,16 @@ def test_a_running_job_or_service_of_ray_keeps_its_settings(person: Person, kept
     assert not person.patch_refusal(service, {"spec": {"serveConfigV2": "applications: []"}})
 
 
-def test_init_containers_of_a_head_have_no_gpus(person: Person) -> None:
+def test_init_containers_of_a_fault_tolerant_head_have_no_gpus(person: Person) -> None:
     """KubeRay runs them again in a Job, to clean up Redis."""
-    found = ray(ray_cluster)
-    head = found["spec"]["headGroupSpec"]["template"]
-    for gpus in (1, 0):
-        head["spec"] = {**pod_of(1), "initContainers": [{**pod_of(gpus)["containers"][0], "name": "before"}]}
-        refused = "requests GPUs in init container before of the head" in person.refusal(found)
-        assert refused if gpus else not person.refusal(found)
+    for gpus, options, refused in ((1, {"redisAddress": "redis:6379"}, True), (0, {"redisAddress": "r"}, False)):
+        found = ray(ray_cluster, gcsFaultToleranceOptions=options)
+        spec = {**pod_of(1), "initContainers": [{**pod_of(gpus)["containers"][0], "name": "before"}]}
+        found["spec"]["headGroupSpec"]["template"]["spec"] = spec
+        assert ("requests GPUs in init container before" in person.refusal(found)) == refused
+        if refused:
+            del found["spec"]["gcsFaultToleranceOptions"]
+        assert not person.refusal(found)
 
 
 def test_pods_without_gpus_are_no_reason_to_orphan_them(person: Person, kept: Callable[..., Any]) -> None:
