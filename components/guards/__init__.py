@@ -13,7 +13,7 @@ from pulumi_kubernetes.admissionregistration import v1 as admissionregistration
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.manifests.pods import MARGIN, STAYS
-from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
+from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS, WRITTEN_BY_KUEUE
 from gpu_tenancy.model.plan.guards import (
     OF_KUBERNETES,
     USUAL_LIMITS,
@@ -311,6 +311,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
         "groupLabels": [kind.label for kind in _counted(guards) if kind.groups],
         "revised": [key(kind) for kind in _counted(guards) if kind.partition],
+        "writtenKeys": WRITTEN_BY_KUEUE,
         "ownOwners": [*_OWNERS, *(key(kind) for kind in cel.KINDS if kind.operator)],
         "trustedOwners": list(dict.fromkeys((*_OWNERS, *integrated, *guards.external))),
         "queuedByJobs": queued("jobs"),

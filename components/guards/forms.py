@@ -27,13 +27,14 @@ _OF_EVERY_STACK: Final = (
         "kinds",
         "margin",
         "ofKubernetes",
+        "ownOwners",
         "runtimes",
         "servers",
         "stays",
         "taintValue",
         "teamLabel",
     ),
-    *("teamLabelValue", "uncovered", "usualLimits", "waitsForRay", "workloadAccount"),
+    *("teamLabelValue", "uncovered", "usualLimits", "waitsForRay", "workloadAccount", "writtenKeys"),
 )
 """Literals of the policies that are equal in all stacks; stacks decide the others. Logic is of every stack."""
 _STACK: Final = Path(__file__).parents[2] / "stacks" / "Pulumi.example-three-teams.yaml"

@@ -20,12 +20,12 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.kinds import kind_of
+from gpu_tenancy.model.names import WRITTEN_BY_KUEUE
 
 _OF_KUEUE: Final = "kueue.x-k8s.io/manager"
 _OF_JOBS: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")  # of the API server, in templates of Jobs
 # Set by Kueue: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/podset/podset.go (`Merge`).
 _SET: Final = {"metadata": ("annotations", "labels"), "spec": ("nodeSelector", "schedulingGates", "tolerations")}
-_WRITTEN: Final = ("kueue.x-k8s.io/podset", "kueue.x-k8s.io/workload")  # by Kueue into templates of what it starts
 _SUBMITTER: Final = "ray-job-submitter"  # in the template that Kueue writes into a RayJob without one
 _ELASTIC: Final = "kueue.x-k8s.io/job-min-parallelism"
 _EQUAL: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
@@ -121,5 +121,9 @@ def _restore(template: Manifest, submitted: Manifest) -> None:
             part |= {field: former[field] for field in fields if field in former}
     for field in _SET["metadata"]:
         if found := map_at(template, "metadata", field):
-            own = {key: value for key, value in found.items() if not key.startswith(_OF_JOBS) and key not in _WRITTEN}
+            own = {
+                key: value
+                for key, value in found.items()
+                if not key.startswith(_OF_JOBS) and key not in WRITTEN_BY_KUEUE
+            }
             cast("dict[str, Any]", template["metadata"])[field] = own

@@ -46,6 +46,12 @@ HOLD: Final = "gpu-tenancy.dev/hold"
 IDLE: Final = "gpu-tenancy.dev/idle"
 """Annotation of a Workload whose GPUs are idle (`since TIME, requeue at TIME`), or that was stopped for it."""
 USER: Final = "gpu-tenancy.dev/user"  # label of a job with its user, which Kueue copies to its Workload
+WRITTEN_BY_KUEUE: Final = tuple(
+    f"kueue.x-k8s.io/{name}"
+    for name in ("cluster-queue-name", "job-uid", "local-queue-name", "podset", "workload", "workload-slice-name")
+)
+"""Labels and annotations that Kueue writes into what it starts (`getPodSetsInfoFromStatus`):
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go."""
 ACCOUNT: Final = "workload"  # service account of all workloads of a team, which pulls images with the team's Secrets
 NOTEBOOK: Final = "gpu-tenancy.dev/notebook"  # label of a notebook, its pod and its home, with the notebook's name
 NOTEBOOKS: Final = "notebooks"  # ConfigMap of a team with its offer of notebooks and their program
