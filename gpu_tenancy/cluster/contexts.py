@@ -48,17 +48,23 @@ def uses_embedded(environment: Mapping[str, str] = os.environ) -> bool:
     return Platform().kubeconfig.is_file()
 
 
+def resolved(place: Place) -> Place:
+    """The embedded platform in place of no choice, if it is used."""
+    return Place(embedded=True) if not any(place) and uses_embedded() else place
+
+
 def _usual(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
 
 
 def connect(place: Place) -> Cluster:
     """A client of the chosen cluster. Raises ConsoleError if no kubeconfig exists, or it cannot be used."""
-    return Cluster(*chosen(*place[:2], embedded=place.embedded), answer_seconds=_ANSWER)
+    return Cluster(*chosen(place), answer_seconds=_ANSWER)
 
 
-def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
+def chosen(place: Place) -> tuple[Path, str | None]:
     """The kubeconfig and the context; None for the current context. Raises ConsoleError if no kubeconfig exists."""
+    given, context, embedded = place
     if not embedded:
         return kubeconfig(given), context
     from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
@@ -85,7 +91,7 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
         for name in names
         if (_has_people(sections[name]) if team is None else team in (sections[name].get("teams") or {}))
     ]
-    if place.embedded or (place == Place() and uses_embedded()):
+    if resolved(place).embedded:
         from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - not part of a client that only asks
 
         carried = Platform().carried()

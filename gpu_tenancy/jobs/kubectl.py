@@ -15,6 +15,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import map_at, text_at
 from gpu_tenancy.base.progress import patient
 from gpu_tenancy.base.quantity import MEMORY, amount_text, gpus
+from gpu_tenancy.base.terminal import Place
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import Manifest, name_of, requests
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
@@ -116,14 +117,13 @@ class Kubectl:
     words: tuple[str, ...]
 
     @classmethod
-    def of(cls, kubeconfig: Path | None, context: str | None, namespace: str, *, embedded: bool) -> "Kubectl":
+    def of(cls, place: Place, namespace: str) -> "Kubectl":
         """Uses the cluster of the command; raises ConsoleError without kubectl."""
         if not shutil.which("kubectl"):
             raise ConsoleError("kubectl not found", "install it: https://kubernetes.io/docs/tasks/tools/")
-        from gpu_tenancy.cluster.contexts import chosen, uses_embedded  # noqa: PLC0415 - it loads the schema of stacks
+        from gpu_tenancy.cluster.contexts import chosen, resolved  # noqa: PLC0415 - it loads the schema of stacks
 
-        local = embedded or (not (kubeconfig or context) and uses_embedded())
-        file, used = chosen(kubeconfig, context, embedded=local)
+        file, used = chosen(resolved(place))
         return cls(file, ("kubectl", *(("--context", used) if used else ()), "--namespace", namespace))
 
     def nvidia_smi(self, pod: str) -> str:

@@ -108,7 +108,7 @@ def top(
             home, name = place_of(cluster, job, namespace)
         else:
             home, name = team_of(cluster, None, namespace, "tenancy top"), ""
-        smi = kubectl.Kubectl.of(*place[:2], home, embedded=place.embedded).nvidia_smi if gpus else None
+        smi = kubectl.Kubectl.of(place, home).nvidia_smi if gpus else None
 
         def ask() -> tuple[tuple[overview.UseRow, ...], kubectl.Answers]:
             found, use = team_jobs.read_jobs(cluster, home), overview.use_of(cluster, home)

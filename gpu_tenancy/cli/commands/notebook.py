@@ -114,7 +114,7 @@ def open_(
         name = name or notebooks.usual_name(options.user_of(cluster))
         manifest = notebooks.existing(cluster, team, name)
         pod = notebooks.pod_that_runs(cluster, manifest)
-        kubectl = jobs_kubectl.Kubectl.of(*place[:2], team, embedded=place.embedded)
+        kubectl = jobs_kubectl.Kubectl.of(place, team)
         fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
         if not (token := kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)):
             raise ConsoleError(f"notebook {team}/{name}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix)

@@ -172,8 +172,8 @@ def fix_of(error: "errors.ApiError", rights: str = _RIGHTS) -> str:
 @contextmanager
 def asking(place: Place, *, rights: str = _RIGHTS) -> Generator["client.Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    if not any(place) and contexts.uses_embedded():
-        place = Place(embedded=True)
+    named, place = any(place), contexts.resolved(place)
+    if place.embedded and not named:
         terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
     try:
         with contexts.connect(place) as cluster:

@@ -120,7 +120,7 @@ def _read(place: terminal.Place) -> "reading.State":
 
 def _onto(place: terminal.Place) -> Path | None:
     """The kubeconfig of the embedded platform, if that is the cluster: a stack for any cloud runs there."""
-    return platform.Platform().kubeconfig if place.embedded or (not any(place) and contexts.uses_embedded()) else None
+    return platform.Platform().kubeconfig if contexts.resolved(place).embedded else None
 
 
 def snapshot(

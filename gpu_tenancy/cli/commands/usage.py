@@ -88,7 +88,7 @@ def queue(
             option = "--gpus" if gpus else "--verbose"
             raise UsageError(f"{option}: reads the pods of one team", f"specify it: `tenancy queue TEAM {option}`")
         durations, user = _durations(used), options.user_of(cluster) if me else ""
-        smi = kubectl.Kubectl.of(*place[:2], only, embedded=place.embedded).nvidia_smi if gpus else None
+        smi = kubectl.Kubectl.of(place, only).nvidia_smi if gpus else None
 
         def ask() -> tuple[listing.Listing, tuple[overview.JobRow, ...]]:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
