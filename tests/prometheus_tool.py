@@ -15,6 +15,7 @@ from urllib.request import urlopen
 import pytest
 from starts import GUARD
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.progress import patient
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.embedded.processes import free_ports
@@ -39,9 +40,7 @@ def prometheus() -> Path:
 @contextmanager
 def recorded(samples: Iterable[str], folder: Path, port: int | None = None) -> Generator[str]:
     """The address of a Prometheus that has samples, such as `name{label="value"} 1 1785456000`."""
-    families: dict[str, list[str]] = {}
-    for sample in samples:
-        families.setdefault(sample.partition("{")[0], []).append(sample)
+    families = grouped((sample.partition("{")[0], sample) for sample in samples)
     lines = [line for name, own in families.items() for line in (f"# TYPE {name} gauge", *own)]
     (folder / "samples").write_text("\n".join([*lines, "# EOF\n"]), encoding="utf-8")
     made = [str(promtool()), "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples"), str(folder / "data")]

@@ -139,7 +139,7 @@ def recorded_jobs(
     The server scrapes kube-state-metrics, and has the stack's recording rules. The Jobs of a JobSet, such as those of a
     TrainJob, are admitted as one. Of Jobs with the same name, metrics tell the last, without flavor and priority class:
     https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/job-metrics.md, read 2026-11-26.
-    Each is shorter by the seconds in `freed`; of a JobSet, by the least of its Jobs, because it is idle as a whole.
+    Each has its seconds of `freed`; a JobSet those of the least of its Jobs, because it is idle as a whole.
 
     Raises:
         ConsoleError: the server cannot be reached, or has no Jobs of these teams.
@@ -173,12 +173,12 @@ def recorded_jobs(
         elif not all(job in started and job in ended for job in jobs):
             left_out["no start or no end"] += 1
         else:
-            ran = max(ended[job] for job in jobs) - min(started[job] for job in jobs)
-            duration = max(0.0, ran - min(freed.get(job, 0.0) for job in jobs))
+            duration = max(0.0, max(ended[job] for job in jobs) - min(started[job] for job in jobs))
             counts = {job: max(1, round(pods.get(job, 1))) for job in jobs}
             parts = tuple(Part(count, round(gpus.get(job, 0) / count)) for job, count in counts.items())
             if duration < RECORDED_EVERY and not any(part.gpus for part in parts):
                 left_out["shorter than the time between two samples of its GPUs"] += 1
             else:
-                records.append(JobRecord(name, at, duration, team, parts))
+                unused = min(freed.get(job, 0.0) for job in jobs)
+                records.append(JobRecord(name, at, duration, team, parts, freed=unused))
     return sorted(records, key=lambda record: (record.at, record.name)), left_out

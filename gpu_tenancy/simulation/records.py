@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -57,6 +57,12 @@ class JobRecord:
     parts: tuple[Part, ...]
     priority: str | None = None  # None for the team's
     run: Run | None = None  # of a Workload
+    freed: float = 0.0  # seconds of its duration that `idle` of the stack would have freed
+
+    @property
+    def without_freed(self) -> "JobRecord":
+        """The job if `idle` had stopped it."""
+        return replace(self, duration=max(0.0, self.duration - self.freed), freed=0.0)
 
 
 class RecordedJob(Section):

@@ -216,7 +216,8 @@ def replay(
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
         before = None if ref is None else _at(stack, projects.project_folder(project), ref)
         tree = options.tree_of(stack, project)
-        trace, name, missing = _jobs(tree, source, prometheus, month)
+        idle = tree.stack.idle_teams if prometheus and ref is None else {}
+        trace, name, missing = _jobs(tree, source, prometheus, month, idle)
         terminal.progress(f"playing {name} on {stack}")
         outcome = replays.replay(tree, trace, checkpoint=every)
         left_out = {**missing, **(trace.left_out if isinstance(trace, traces.Trace) else {})}
@@ -224,10 +225,10 @@ def replay(
         if before is not None and ref is not None:
             terminal.progress(f"playing {name} on {stack} at {ref}")
             comparison = outcomes.compare(ref, replays.replay(before, trace, checkpoint=every), outcome)
-        elif prometheus and (idle := tree.stack.idle_teams):
+        elif idle:
             terminal.progress(f"playing {name} on {stack} with idle")
-            recorded = outcome
-            outcome = replays.replay(tree, _jobs(tree, None, prometheus, month, idle)[0], checkpoint=every)
+            recorded, sooner = outcome, (record.without_freed for record in trace)
+            outcome = replays.replay(tree, sooner, checkpoint=every)
             comparison = outcomes.compare("", recorded, outcome)
         if not outcome.jobs:
             reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
@@ -251,11 +252,11 @@ def _jobs(
     source: Path | None,
     prometheus: str | None,
     month: str | None,
-    idle: "Mapping[str, teams.Idle] | None" = None,
+    idle: "Mapping[str, teams.Idle]",
 ) -> "tuple[Iterable[replays.JobRecord], str, Mapping[str, int]]":
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason.
 
-    With `idle` of teams, each is shorter by what this would have freed.
+    With `idle` of teams, each has the time that this would have freed.
     """
     if (prometheus is None) == (source is None):
         raise UsageError("specify one of --used and --prometheus", "set --used to a file of recorded jobs")
