@@ -33,9 +33,12 @@ from gpu_tenancy.local.up import up
 from gpu_tenancy.model.plan.operators.kueue import CONTROLLER
 from gpu_tenancy.model.spec.roles import TRAIN_JOB
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("GPU_TENANCY_MULTIKUEUE"), reason="three platforms; set GPU_TENANCY_MULTIKUEUE=1 to run it"
-)
+pytestmark = [
+    pytest.mark.platform,
+    pytest.mark.skipif(
+        not os.environ.get("GPU_TENANCY_MULTIKUEUE"), reason="three platforms; set GPU_TENANCY_MULTIKUEUE=1 to run it"
+    ),
+]
 QUEUES: Final = "kueue.x-k8s.io/v1beta2"
 
 
@@ -51,7 +54,7 @@ def stacks() -> dict[str, Data]:
     people = {"members": {"researchers": ["group:ml"]}}
     teams = {"ml": team(priority="high", gpus={"h100": {"guaranteed": 8, "limit": 16}}, **people)}
     pools = {"cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"}), "h100": pool()}
-    worker = {**shared, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}}
+    worker = {**shared, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}, "guards": "deny"}
     named = [{"name": name, "stack": name, "secret": f"{name}-kubeconfig"} for name in WORKERS]
     jobs = {"nightly": job(gpus=8, workers=2), "finetune": job(framework="pytorch", gpus=8, workers=2)}
     hub = {"teams": {"ml": {"training": jobs}}, "multikueue": {"workers": named, "workerLostTimeout": "5s"}}
