@@ -7,9 +7,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import SystemRandom
 from threading import current_thread, main_thread
 from typing import Final
 
@@ -116,13 +117,30 @@ def _runs(process: psutil.Process) -> bool:
     return False
 
 
+# Not for outgoing connections, one of which could take a port before its program listens: these have 32768-60999 by
+# default on Linux (ip_local_port_range), and 49152-65535 on macOS. NodePorts are 30000-32767.
+_PORTS: Final = range(20_000, 30_000)
+
+
 def free_ports(count: int) -> list[int]:
-    """Free ports of loopback; reserved at the same time, so that they differ."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [int(listener.getsockname()[1]) for listener in sockets]
+    """Different free ports of loopback; raises ConsoleError if there are fewer."""
+    found: list[int] = []
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        if len(found) == count:
+            return found
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            found.append(port)
+    raise ConsoleError(
+        f"fewer than {count} ports of {_PORTS[0]}-{_PORTS[-1]} are free on loopback", "end programs that listen there"
+    )
+
+
+def listens(port: int) -> bool:
+    """Whether a program listens at this port of loopback."""
+    with socket.socket() as client:
+        client.settimeout(2)
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def tail(log: Path, lines: int = 12) -> str:

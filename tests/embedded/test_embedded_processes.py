@@ -78,8 +78,10 @@ def test_ctrl_c_waits_for_uninterruptible_work() -> None:
     assert done == ["once", "again"]
 
 
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(20))) == 20
+def test_free_ports_differ_and_outgoing_connections_avoid_them() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert max(ports) < 30_000  # NodePorts, then ports of outgoing connections on Linux and macOS
 
 
 def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:

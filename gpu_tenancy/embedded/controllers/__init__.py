@@ -19,7 +19,7 @@ from gpu_tenancy.embedded.controllers.adapting import API_SERVICE, DEFINITION, D
 from gpu_tenancy.embedded.controllers.launching import Launch, Wanted, apply_all, placed, prepare
 from gpu_tenancy.embedded.controllers.table import Ready
 from gpu_tenancy.embedded.parts import LOOPBACK, Places
-from gpu_tenancy.embedded.processes import Started, at_free_ports, failure, start, stop, uninterrupted
+from gpu_tenancy.embedded.processes import Started, at_free_ports, failure, listens, start, stop, uninterrupted
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
@@ -173,8 +173,9 @@ class Controllers:
     def _until_ready(self, name: str, ready: Ready, launch: Launch) -> None:
         within = patient(READY_WITHIN)
         deadline = time.monotonic() + within
-        authority = launch.folder(name) / "certificates" / "ca.crt"
-        while not _answers(ready, launch.ports[name][ready.port], authority):
+        authority, ports = launch.folder(name) / "certificates" / "ca.crt", launch.ports[name]
+        # A manager that cannot listen at one of its ports answers at others until its caches are filled, then exits.
+        while not (_answers(ready, ports[ready.port], authority) and all(map(listens, ports.values()))):
             runs = any(controller.name == name and controller.runs for controller in self.recorded())
             if not runs or time.monotonic() > deadline:
                 what = f"was not ready after {within:g} s" if runs else "exited"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -17,6 +18,8 @@ from gpu_tenancy.base.quantity import amounts
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.embedded.certificates import write_account_config
+from gpu_tenancy.embedded.controllers import launching
+from gpu_tenancy.embedded.processes import free_ports
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
@@ -47,6 +50,25 @@ def test_kueue_has_the_configuration_of_the_stack_that_runs(queueing: Queueing) 
     assert "fairSharing" not in configuration(queueing)
     assert webhooks(queueing) == {"kueue"}
     assert converted(queueing) == before
+
+
+def test_kueue_gets_other_ports_if_one_is_taken(queueing: Queueing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outgoing connection has the port of its metrics: Kueue is ready nevertheless, and exits some seconds later."""
+    before = [one.ports for one in queueing.platform.controllers.recorded()]
+    with socket.create_connection(("127.0.0.1", before[0]["webhook"])) as taken:
+        given = iter([taken.getsockname()[1]])
+
+        def ports(count: int) -> list[int]:
+            health, metrics, *others = free_ports(count)
+            return [health, next(given, metrics), *others]
+
+        monkeypatch.setattr(launching, "free_ports", ports)
+        queueing.platform.controllers.stop()
+        queueing.run(load(Source(stack())))
+        (kueue,) = queueing.platform.controllers.recorded()
+        assert next(given, None) is None
+        assert taken.getsockname()[1] not in kueue.ports.values()
+        assert kueue.runs
 
 
 def webhooks(queueing: Queueing) -> set[str]:
