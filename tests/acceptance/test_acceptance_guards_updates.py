@@ -225,7 +225,7 @@ def test_operators_change_no_object_of_somebody_else(
     owner = {"apiVersion": "v1", "kind": kind, "name": "api-svc", "uid": live["metadata"]["uid"], "controller": True}
     own = kept({**an_object("v1", kind, "own-svc", RESEARCH, ownerReferences=[owner]), **spec}, "own-svc")
     note: Any = {"metadata": {"labels": {"note": "x"}}}
-    words = f"exists already, and belongs to nobody that {VOLCANO} works for"
+    words = "exists already, and was not created for the workload of this name"
     assert words in acting(VOLCANO).delete_refusal(theirs)
     assert words in acting(VOLCANO).patch_refusal(theirs, note)
     assert not acting(VOLCANO).patch_refusal(own, note)

@@ -141,12 +141,10 @@ def test_a_told_job_is_stopped_then_queued_again(cronjob: CronJob) -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_jobs_take_seconds(cronjob: CronJob) -> None:
+def test_a_thousand_jobs_take_two_calls(cronjob: CronJob) -> None:
     """3,000 pods of 1,000 Workloads, idle since the same minute: one call annotates them, one creates the events."""
     busy = {f"p{number}": 4000 for number in range(3000)}
     pods = [_pod(f"p{number}", workload=f"w{number % 1000}") for number in range(3000)]
-    begin = time.monotonic()
     done = cronjob.run(busy, pods, [_workload(name=f"w{number}") for number in range(1000)])
     assert (done.code, done.calls) == (0, TOLD)
     assert done.events.count("kind: Event") == 1000
-    assert time.monotonic() - begin < GUARD / 2
