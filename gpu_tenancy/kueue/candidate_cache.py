@@ -1,11 +1,12 @@
 """Preemption candidates of a tree, cached until a workload of the ClusterQueue changes."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Final, TypeAlias
 
 from gpu_tenancy.kueue.api import Policy
+from gpu_tenancy.kueue.flavor_assigner import Assignment
 from gpu_tenancy.kueue.preemption import candidates_ordering, satisfies_reclaim_policy, uses_any_of
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
@@ -60,19 +61,28 @@ class ReclaimCandidates:
 
 
 class CandidateCache:
-    """Candidates of one tree, valid between cycles; do not read it while usage is changed tentatively."""
+    """Candidates of one tree, valid between cycles; do not read it while usage is changed tentatively.
+
+    Attributes:
+        reads: how often candidates in other queues were asked for.
+        unfit: of searches that read no candidates in other queues, by the workload and the usage of the cohorts above.
+    """
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = tuple(queues)
         self._reclaim_candidates: dict[frozenset[int], ReclaimCandidates] = {}
+        self.reads = 0
+        self.unfit: dict[Queue, dict[Hashable, Assignment]] = {queue: {} for queue in self._queues}
 
     def invalidate(self, queue: Queue) -> None:
         """Marks a queue as changed after one of its workloads was admitted, evicted or finished."""
+        self.unfit[queue].clear()
         for reclaim_candidates in self._reclaim_candidates.values():
             reclaim_candidates.invalidate(queue)
 
     def reclaim_candidates(self, needs_preemption: frozenset[int]) -> ReclaimCandidates:
         """Candidates in borrowing queues."""
+        self.reads += 1
         candidates = self._reclaim_candidates.get(needs_preemption)
         if candidates is None:
             candidates = self._reclaim_candidates[needs_preemption] = ReclaimCandidates(self._queues, needs_preemption)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpu_tenancy.kueue.api import Policy
-from gpu_tenancy.kueue.candidate_cache import CandidateCache, ReclaimCandidates
+from gpu_tenancy.kueue.candidate_cache import CandidateCache
 from gpu_tenancy.kueue.preemption import (
     PreemptionContext,
     Reason,
@@ -39,7 +39,7 @@ class _OtherQueues:
         self._preemption = context.queue.spec.preemption
         # For each cohort above the queue: whether candidates with this common ancestor are hierarchy candidates.
         self._hierarchical_advantage: dict[Node, bool] = {}
-        self._reclaim_candidates: ReclaimCandidates | None = None
+        self._cache = cache
         if context.queue.parent is None or self._preemption.reclaim is Policy.NEVER:
             return
         advantage, remaining = _fit_in_quota(context.queue, context.amounts)
@@ -47,7 +47,6 @@ class _OtherQueues:
             self._hierarchical_advantage[cohort] = advantage
             fits, remaining = _fit_in_quota(cohort, remaining)
             advantage = advantage or fits
-        self._reclaim_candidates = cache.reclaim_candidates(context.needs_preemption)
 
     @property
     def has_hierarchical_advantage(self) -> bool:
@@ -85,10 +84,10 @@ class _OtherQueues:
                 yield _Candidate(workload, Reason.RECLAIM, common_ancestor)
 
     def _candidates(self, evicting: bool) -> Iterator[tuple[WorkloadInfo, Node]]:  # noqa: FBT001 - one of two parts
-        if self._reclaim_candidates is None:
+        if not self._hierarchical_advantage:
             return
         queue, needs_preemption = self._context.queue, self._context.needs_preemption
-        candidates = self._reclaim_candidates.candidates(
+        candidates = self._cache.reclaim_candidates(needs_preemption).candidates(
             self._preemption.reclaim, self._context.preemptor.priority, evicting=evicting
         )
         for workload in candidates:

@@ -115,6 +115,12 @@ def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: Cand
     last = workload.last_assignment
     if last is not None and number - last.cycle > 1 and queue.generation > last.generation:
         workload.last_assignment = None
+    # In a full tree, the same heads are evaluated in the same state again and again.
+    state = (workload, *(tuple(cohort.usage) for cohort in queue.path))
+    unfit, reads = cache.unfit[queue], cache.reads
+    complete = last is None or not last.pending_flavors
+    if complete and (known := unfit.get(state)) is not None:
+        return Entry(workload, known, ())
     # The flavor search and the search for targets often have the same arguments.
     targets_of: dict[tuple[frozenset[int], Amounts], list[Target]] = {}
 
@@ -143,6 +149,9 @@ def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: Cand
 
     assignment = assign(workload, simulate_preemption, number, fair=tree.fair is not None)
     targets = find_targets(assignment.needs_preemption, assignment.amounts) if assignment.mode is Mode.PREEMPT else []
+    complete = complete and not (assignment.last_assignment and assignment.last_assignment.pending_flavors)
+    if complete and assignment.mode is not Mode.FIT and not targets and cache.reads == reads:
+        unfit[state] = assignment
     return Entry(workload, assignment, targets)
 
 

@@ -52,16 +52,12 @@ class Assignment:
     # The flavor of each resource of each pod set; empty for a pod set that fits nowhere, the last one.
     pod_sets: list[dict[str, FlavorAssignment]] = field(default_factory=list[dict[str, FlavorAssignment]])
     usage: dict[int, int] = field(default_factory=dict[int, int])
+    amounts: Amounts = ()  # the whole usage, without zeros
     borrowing: int = 0  # the highest level
     # FIT, PREEMPT or NO_FIT, the worst of all pod sets; it can be FIT although a resource needs preemption.
     mode: Mode = Mode.NO_FIT
     reasons: list[FlavorReason] = field(default_factory=list[FlavorReason])
     last_assignment: LastAssignment | None = None
-
-    @property
-    def amounts(self) -> Amounts:
-        """The usage without zeros."""
-        return tuple((key, amount) for key, amount in self.usage.items() if amount)
 
     @property
     def needs_preemption(self) -> frozenset[int]:
@@ -116,7 +112,9 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
             worst = Mode.NO_FIT
             break
     assignment.mode = worst if workload.requests else Mode.NO_FIT
-    assignment.last_assignment = LastAssignment(tuple(last_tried_flavor), cycle, queue.generation)
+    assignment.amounts = tuple((key, amount) for key, amount in assignment.usage.items() if amount)
+    untried = any(index != -1 for indices in last_tried_flavor for index in indices.values())
+    assignment.last_assignment = LastAssignment(tuple(last_tried_flavor), cycle, queue.generation, untried)
     return assignment
 
 

@@ -41,13 +41,14 @@ class Runner:
         self.livelock = False
         self._changed = False
         self.pending = {queue: PendingQueue(queue.spec.strategy) for queue in tree.queues.values()}
+        self._active = dict.fromkeys(self.pending.values())  # all that can have a head
         self._cache = CandidateCache(tree.queues.values())
         self._cycle = 0
         self._eviction_counts: Counter[WorkloadInfo] = Counter()
 
     def submit(self, workload: WorkloadInfo) -> None:
         """Adds a new workload."""
-        self.pending[workload.queue].push(workload)
+        self._push(workload)
         self._changed = True
 
     def finish(self, workload: WorkloadInfo) -> None:
@@ -57,6 +58,11 @@ class Runner:
             self._release_quota(workload)
         self.clock.start_requeueing()
         self._changed = True
+
+    def _push(self, workload: WorkloadInfo) -> None:
+        pending_queue = self.pending[workload.queue]
+        pending_queue.push(workload)
+        self._active[pending_queue] = None
 
     def rest(self) -> None:
         """Runs cycles and events until nothing changes, or until a livelock is detected."""
@@ -110,11 +116,12 @@ class Runner:
             if not workload.evicting:
                 continue  # It has finished in the meantime.
             self._release_quota(workload)
-            self.pending[workload.queue].push(workload)
+            self._push(workload)
         if evicted:
             self.clock.start_requeueing()
         if requeue:
-            for pending_queue in self.pending.values():
+            self._active = dict.fromkeys(self.pending.values())
+            for pending_queue in self._active:
                 pending_queue.queue_inadmissible()
 
     def _release_quota(self, workload: WorkloadInfo) -> None:
@@ -129,16 +136,17 @@ class Runner:
     def _run_cycles(self) -> None:
         """Runs cycles until one changes nothing, or changes only the tried flavors and these recur."""
         seen: set[Hashable] = set()
-        while heads := [head for pending_queue in self.pending.values() if (head := pending_queue.head)]:
+        while heads := {pending_queue: head for pending_queue in self._active if (head := pending_queue.head)}:
+            self._active = dict.fromkeys(heads)
             self._cycle += 1
-            processed = run_cycle(self.tree, heads, self._cycle, self._cache)
+            processed = run_cycle(self.tree, tuple(heads.values()), self._cycle, self._cache)
             changed = [self._apply(entry, outcome) for entry, outcome in processed]
             if any(changed):
                 seen = set()
                 continue
             tried = frozenset(
                 (head.created, tuple(tuple(indices.items()) for indices in last.last_tried_flavor))
-                for head in heads
+                for head in heads.values()
                 if (last := head.last_assignment) and last.pending_flavors
             )
             if tried in seen:

@@ -67,11 +67,7 @@ class LastAssignment:
     last_tried_flavor: tuple[dict[str, int], ...]
     cycle: int
     generation: int
-
-    @property
-    def pending_flavors(self) -> bool:
-        """Whether some flavors were not tried."""
-        return any(index != -1 for indices in self.last_tried_flavor for index in indices.values())
+    pending_flavors: bool  # whether some flavors were not tried
 
 
 @dataclass(frozen=True, slots=True)
