@@ -11,7 +11,7 @@ Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gpu_tenancy.kueue import classical_preemption, fair_preemption
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
@@ -27,6 +27,8 @@ from gpu_tenancy.kueue.resource_node import (
     share,
 )
 from gpu_tenancy.kueue.workload_info import CohortTree, Outcome, Queue, WorkloadInfo
+
+MAX_UNFIT: Final = 100  # results of flavor searches that are kept for each ClusterQueue
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,16 +113,28 @@ def run_cycle(
 
 
 def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: CandidateCache) -> Entry:
-    queue = workload.queue
-    last = workload.last_assignment
+    queue, last = workload.queue, workload.last_assignment
     if last is not None and number - last.cycle > 1 and queue.generation > last.generation:
-        workload.last_assignment = None
+        last = workload.last_assignment = None
+    if last is not None and last.pending_flavors:
+        return _search(tree, workload, number, cache)
     # In a full tree, the same heads are evaluated in the same state again and again.
     state = (workload, *(tuple(cohort.usage) for cohort in queue.path))
     unfit, reads = cache.unfit[queue], cache.reads
-    complete = last is None or not last.pending_flavors
-    if complete and (known := unfit.get(state)) is not None:
+    if (known := unfit.get(state)) is not None:
         return Entry(workload, known, ())
+    entry = _search(tree, workload, number, cache)
+    found, last = entry.assignment, entry.assignment.last_assignment
+    if found.mode is Mode.FIT or entry.targets or cache.reads > reads or (last and last.pending_flavors):
+        return entry
+    if len(unfit) >= MAX_UNFIT:
+        unfit.clear()
+    unfit[state] = found
+    return entry
+
+
+def _search(tree: CohortTree, workload: WorkloadInfo, number: int, cache: CandidateCache) -> Entry:
+    queue = workload.queue
     # The flavor search and the search for targets often have the same arguments.
     targets_of: dict[tuple[frozenset[int], Amounts], list[Target]] = {}
 
@@ -149,9 +163,6 @@ def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: Cand
 
     assignment = assign(workload, simulate_preemption, number, fair=tree.fair is not None)
     targets = find_targets(assignment.needs_preemption, assignment.amounts) if assignment.mode is Mode.PREEMPT else []
-    complete = complete and not (assignment.last_assignment and assignment.last_assignment.pending_flavors)
-    if complete and assignment.mode is not Mode.FIT and not targets and cache.reads == reads:
-        unfit[state] = assignment
     return Entry(workload, assignment, targets)
 
 
