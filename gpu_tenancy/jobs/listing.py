@@ -76,9 +76,8 @@ class QueuedJob:
 
     @property
     def stands(self) -> str:
-        """Its state, with its place if it is pending, or since when it is idle: `pending, place 2`."""
-        place = f"place {self.place}{' or later' if self.at_least else ''}" if self.place else ""
-        return ", ".join(filter(None, (self.state, place, self.idle)))
+        """Its state, with its place if it is pending: `pending, place 2`."""
+        return self.state + (f", place {self.place}{' or later' if self.at_least else ''}" if self.place else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +272,17 @@ def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: dateti
     of_gpus = ("GPU use#",) if busy else ()
     heads = ("job…", "kind", "requests", "flavor…", "state", "for#", *of_gpus, "user…", "priority#", *waits)
     jobs = table(*heads, drop=("priority", "kind", "user", *waits, "for"))
+    idle: list[str] = []
     for job in listing.jobs:
         name = f"{job.namespace}/{job.name}" if every_team else job.name
-        state = Text(job.stands, style=_STYLES.get(job.state, ""))
+        stands = f"{job.stands}, idle" if job.idle.startswith("idle ") else job.stands  # not after a stop
+        state = Text(stands, style=_STYLES.get(job.state, ""))
         flavors = ", ".join(job.flavors)
         wait = [job.wait.short if job.wait else ""] if waits else []
         use = [job.gpus.busy if job.gpus else "?" if job.holds_gpus else ""] if busy else []
         cells = (name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), *use, job.user)
         jobs.add_row(*cells, str(job.priority), *wait)
+        idle += [f"{name}: {job.idle}"] if job.idle else []
     states = Counter(job.state for job in listing.jobs)
     total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())
     if listing.partial:
@@ -288,7 +290,7 @@ def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: dateti
     parts: list[RenderableType] = [Text(visible(text), style="bold yellow") for text in listing.blocked]
     parts += [jobs, Text("")] if listing.jobs else []
     parts.append(Text(total if listing.jobs else "no jobs", style="bold"))
-    parts += [Text(visible(note), style="dim") for note in listing.notes]
+    parts += [Text(visible(note), style="dim") for note in (*idle, *listing.notes)]
     return Group(*parts)
 
 

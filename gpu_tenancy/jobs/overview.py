@@ -136,7 +136,7 @@ class UseRow:
     used: Mapping[str, int] | None  # CPU and memory in base units; None without metrics
     requests: Mapping[str, int]  # in base units
     gpus: GpuUse | None = None  # utilization; None if not requested, or not reported
-    idle: str = ""  # of a job, as in `tenancy queue`
+    idle: str = ""  # of the job, as in `tenancy queue`
 
 
 def use_of(cluster: Cluster, namespace: str) -> Use:
@@ -164,17 +164,22 @@ def of_jobs(jobs: Jobs, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow
             used = [use[name] for name in names if name in use]
             asked = add(*(requests(map_at(pod, "spec")) for pod in pods))
             of_gpus = together(busy, names)
-            idle = next(filter(None, (workload.idle() for workload in jobs.workloads_of(root))), "")
-            yield UseRow(name_of(root), plural(len(pods), "pod"), add(*used) if used else None, asked, of_gpus, idle)
+            where = plural(len(pods), "pod")
+            yield UseRow(name_of(root), where, add(*used) if used else None, asked, of_gpus, _idle(jobs, root))
+
+
+def _idle(jobs: Jobs, manifest: Manifest) -> str:
+    return next(filter(None, (workload.idle() for workload in jobs.workloads_of(manifest))), "")
 
 
 def of_pods(jobs: Jobs, manifest: Manifest, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow]:
     """Usage of each pod of a job, with its number for `tenancy logs`."""
+    idle = _idle(jobs, manifest)
     for number, pod in enumerate(jobs.pods(manifest)):
         where = text_at(pod, "spec", "nodeName") or text_at(pod, "status", "phase").lower()
         asked = requests(map_at(pod, "spec"))
         name = name_of(pod)
-        yield UseRow(f"{number} {name}", where, use.get(name), asked, busy.get(name))
+        yield UseRow(f"{number} {name}", where, use.get(name), asked, busy.get(name), idle)
 
 
 def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: Iterable[str] = ()) -> Group:
@@ -192,7 +197,7 @@ def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: It
         of_gpus = [row.gpus.busy, row.gpus.filled] if row.gpus else [unknown, unknown]
         cells += of_gpus if busy else [leading_text(held) if held else ""]
         listed.add_row(row.name, row.where, *cells)
-    idle = (f"{row.name}: {row.idle}" for row in found if row.idle)
+    idle = dict.fromkeys(row.idle if pods else f"{row.name}: {row.idle}" for row in found if row.idle)
     told = (Text(visible(note), style="dim") for note in (*idle, *notes))
     return Group(listed, *told) if found else Group(Text("no running pods", style="bold"))
 

@@ -106,7 +106,8 @@ def _queued(board: Board, *, pending: bool) -> dict[str, object]:
         cells = {"requests": leading_text(job.requests)}
         if not pending:
             cells["flavor"] = ", ".join(job.flavors)
-        cells |= {"state": job.stands, "for": age(job.since, board.at), "user": job.user, "priority": str(job.priority)}
+        state = f"{job.stands}, {job.idle}" if job.idle else job.stands
+        cells |= {"state": state, "for": age(job.since, board.at), "user": job.user, "priority": str(job.priority)}
         if waits:
             cells["expected wait"] = job.wait.short if job.wait else ""
         # Pods of a group, and gangs, are not looked up by a kind.

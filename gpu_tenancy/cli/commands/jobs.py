@@ -111,7 +111,7 @@ def top(
         smi = kubectl.Kubectl.of(place, home).nvidia_smi if gpus else None
 
         def ask() -> tuple[tuple[overview.UseRow, ...], kubectl.Answers]:
-            found, use = team_jobs.read_jobs(cluster, home), overview.use_of(cluster, home)
+            found, use = team_jobs.read_jobs(cluster, home, queued=True), overview.use_of(cluster, home)
             of = [found.named(name, kind)] if name else found.roots
             busy = kubectl.gpu_use((pod for root in of for pod in found.pods(root)), smi) if smi else kubectl.Answers()
             return tuple(

@@ -17,6 +17,7 @@ from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.jobs.jobs import read_jobs, uid_of
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.names import IDLE
 from gpu_tenancy.model.spec.people import Person
 
 pytestmark = pytest.mark.platform
@@ -63,6 +64,11 @@ def test_a_job_is_listed_measured_and_cancelled(
     assert all(0 < one["used"]["cpu"] <= one["requests"]["cpu"] for one in rows)
     (whole,) = json.loads(tenancy(researcher, "top", "-o", "json").stdout)
     assert (whole["name"], whole["where"]) == ("pair", "2 pods")
+    (workload,) = researcher.cluster.list("kueue.x-k8s.io/v1beta2", "Workload", namespace=TEAM)
+    idle: Any = {"metadata": {"annotations": {IDLE: "since 2026-01-01T00:00:00Z, notify at 2026-01-01T02:00:00Z"}}}
+    researcher.cluster.patch(Reference.of(workload), idle)
+    for words, told in (["top"], "pair: idle for "), (["top", "pair"], "idle for "), (["queue"], "pair: idle for "):
+        assert f"\n{told}" in tenancy(researcher, *words).stdout, words
     unasked = tenancy(researcher, "cancel", "pair")
     assert (unasked.exit_code, "confirm with --yes" in unasked.stderr) == (1, True)
     part = text_at(researcher.pods("pair")[0], "metadata", "name")
