@@ -99,11 +99,11 @@ def conclusion(survey: Survey) -> str:
 
 def preempted(survey: Survey) -> Iterator[str]:
     """Next preemptions, by the simulation of Kueue."""
-    found = survey.preemptions.found
+    found = survey.preemptions
     yield from (f"preempted next: {one.text}" for one in found[:_FIRST])
     if len(found) > _FIRST:
         yield f"preempted next: {len(found) - _FIRST} more: -o json shows all"
-    for reason in survey.preemptions.not_simulated:
+    for reason in survey.not_simulated:
         yield f"not simulated: {reason}"
 
 
@@ -129,8 +129,8 @@ def data(survey: Survey) -> dict[str, Any]:
             for broken in survey.broken
             for finding in broken.findings
         ],
-        "preemptions": [asdict(one) for one in survey.preemptions.found],
-        "notSimulated": survey.preemptions.not_simulated,
+        "preemptions": [asdict(one) for one in survey.preemptions],
+        "notSimulated": survey.not_simulated,
         "notReadable": survey.unreadable,
         "readInOwnNamespace": survey.partly,
         "rules": {"evaluated": survey.evaluated, "notEvaluated": survey.not_evaluated},

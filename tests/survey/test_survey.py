@@ -261,14 +261,14 @@ def lent() -> list[Data]:
 
 
 def test_lent_guarantee_names_who_would_be_preempted() -> None:
-    (one,) = seen(lent()).preemptions.found
+    (one,) = seen(lent()).preemptions
     assert one.text == "if queue blue-queue uses its 8 idle guaranteed big GPUs: red/night preempted"
 
 
 def test_large_cluster_limits_tested_guarantees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_tenancy.survey.preempting.WORK", 0)
-    found = seen(lent()).preemptions
-    assert (found.found, found.not_simulated) == ((), ("1 idle guarantee: it would take too long",))
+    monkeypatch.setattr("gpu_tenancy.survey.survey.WORK", 0)
+    found = seen(lent())
+    assert (found.preemptions, found.not_simulated) == ((), ("1 idle guarantee: it would take too long",))
 
 
 def test_queues_of_v1beta1_are_read_as_those_of_v1beta2() -> None:
