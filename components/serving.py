@@ -260,11 +260,6 @@ def _scaled_object(
     # number of replicas first. If Prometheus does not respond or does not scrape the pods, the server keeps its
     # replicas, and the cpu trigger can still add some. Fallback for a metric of type Value requires KEDA 2.18.
     api_version, kind = server.api
-    fallback = {
-        "failureThreshold": _FAILURES,
-        "replicas": max(scaling.minimum, 1),
-        "behavior": "currentReplicasIfHigher",
-    }
     return CustomResource(
         name,
         "keda.sh/v1alpha1",
@@ -274,7 +269,11 @@ def _scaled_object(
             "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": server.name},
             "minReplicaCount": scaling.minimum,
             "maxReplicaCount": scaling.maximum,
-            "fallback": fallback,
+            "fallback": {
+                "failureThreshold": _FAILURES,
+                "replicas": max(scaling.minimum, 1),
+                "behavior": "currentReplicasIfHigher",
+            },
             "advanced": {"horizontalPodAutoscalerConfig": {"name": server.name, "behavior": wire(_behavior(scaling))}},
             "triggers": _triggers(scaling),
         },

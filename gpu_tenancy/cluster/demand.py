@@ -95,8 +95,7 @@ _BESIDE: Final = frozenset(
 
 
 def _without_pods(manifest: Manifest) -> bool:
-    group = text_at(manifest, "apiVersion").rpartition("/")[0]
-    return group in _BESIDE and kind_of(manifest) is None
+    return text_at(manifest, "apiVersion").rpartition("/")[0] in _BESIDE and kind_of(manifest) is None
 
 
 def channels_of(domain: Manifest) -> str:

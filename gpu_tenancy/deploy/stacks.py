@@ -123,8 +123,7 @@ class Stacks:
     def _keep_salt(self, name: str) -> None:
         if _SALT in self._settings:
             return
-        written = read_table(self.folder / f"Pulumi.{name}.yaml")
-        if salt := written.get(_SALT):
+        if salt := read_table(self.folder / f"Pulumi.{name}.yaml").get(_SALT):
             self._settings[_SALT] = salt
             text = self._file.read_text(encoding="utf-8")
             write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")

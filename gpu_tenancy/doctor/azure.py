@@ -28,8 +28,7 @@ def questions(stack: Stack, section: AzureCluster, resources: Sequence["Registra
     home = f"/subscriptions/{section.subscription}"
     group, types = section.resource_group, types_of(resources)
     here, rights = f"{home}/resourceGroups/{group}", _rights_by_scope(section, resources)
-    providers = {need.partition("/")[0] for need in [*facts.needed(types), *rights[here]]}
-    for provider in sorted(providers):
+    for provider in sorted({need.partition("/")[0] for need in [*facts.needed(types), *rights[here]]}):
         path, fix = f"{home}/providers/{provider}", f"run `az provider register --namespace {provider}`"
         asked = partial(_registered, arm, ("provider", provider, fix), path, "2025-04-01")
         yield Question("provider", provider, "Registered", asked)

@@ -97,10 +97,9 @@ class Platform:
         """The status of each part, in the order of their start."""
         running = self._running()
         alive = {part: started.pid for part, started in running.parts.items() if started.process} if running else {}
-        recorded = self.controllers.recorded()
         return (
             *(PartStatus(part, alive.get(part)) for part in PARTS),
-            *(PartStatus(one.name, one.started.pid if one.runs else None) for one in recorded),
+            *(PartStatus(one.name, one.started.pid if one.runs else None) for one in self.controllers.recorded()),
         )
 
     def carried(self) -> Carried | None:

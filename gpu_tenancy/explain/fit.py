@@ -50,8 +50,7 @@ class Fitting:
         """Whether it fits, and the first check that decides it."""
         deciding = (answer for answer in self.answers if answer.verdict == self.verdict)
         # A larger quota helps no pod that no node can have, or that the API server refuses.
-        refusals = {Check.NODES, Check.PRIORITY, Check.API_SERVER}
-        first = refusals if self.verdict == "never" else set[Check]()
+        first = {Check.NODES, Check.PRIORITY, Check.API_SERVER} if self.verdict == "never" else set[Check]()
         decisive = min(deciding, key=lambda answer: answer.check not in first, default=None)
         about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
         match self.verdict:

@@ -141,8 +141,7 @@ class Applier:
             if wanted.adopted or not self._may_replace(wanted, error):
                 raise
             # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
-            foreground = "." not in wanted.reference.group
-            self._cluster.delete(wanted.reference, uid=live.uid, foreground=foreground)
+            self._cluster.delete(wanted.reference, uid=live.uid, foreground="." not in wanted.reference.group)
             return Applied("replaced", self._apply(wanted))
         if after.uid != live.uid:
             return Applied("created", after)

@@ -192,8 +192,7 @@ def shown(review: Review) -> tuple[Change, ...]:
 
 def change_groups(review: Review) -> tuple[ChangeGroup, ...]:
     """Changes by group, losses first, then by name; Pulumi's preview takes precedence over the files."""
-    overlaid = _overlaid(review)
-    groups = grouped((pair[0].group, pair) for pair in overlaid)
+    groups = grouped((pair[0].group, pair) for pair in _overlaid(review))
 
     def place(name: str) -> tuple[int, str]:
         worst = min(ACTIONS.index(change.action) for change, _ in groups[name])

@@ -160,13 +160,12 @@ def _same(one: PackChoice, other: PackChoice, project: Path, ref: str) -> bool:
 
 def _files(pack: PackChoice) -> dict[str, bytes]:
     """Contents by path in the folder, and of the configuration; packs share files by links."""
-    found = {
+    return {
         os.path.relpath(Path(place, name), pack.folder): Path(place, name).read_bytes()
         for place, _, names in os.walk(pack.folder, followlinks=True)
         for name in names
         if Path(place).name != "__pycache__" and Path(place, name).is_file()
-    }
-    return found | ({"": pack.config.read_bytes()} if pack.config else {})
+    } | ({"": pack.config.read_bytes()} if pack.config else {})
 
 
 def weaker_rules(before: PackResult, now: PackResult) -> Iterator[WeakerRule]:

@@ -64,13 +64,12 @@ def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:
     """Builds the board of a state; raises ConsoleError if the team does not exist."""
     queues = Queues(state)
     measured = usage.measure(state, team, queues)
-    readable = state.knows("ClusterQueue")
     return Board(
         team=team,
         at=datetime.now().astimezone(),
         usage=measured,
         queue=listing.listing(state, team, queues),
-        tree=_tree(queues, usage.rows_of(queues) if team else measured.rows) if readable else (),
+        tree=_tree(queues, usage.rows_of(queues) if team else measured.rows) if state.knows("ClusterQueue") else (),
         jobs=jobs,
         nodes=tuple(_nodes(queues)) if state.knows("Node") else None,
         missing=state.missing,

@@ -20,10 +20,9 @@ ANNOTATION: Final = "exempt.gpu-rules/"  # annotation of a Kubernetes object: `e
 
 def annotated_exemptions(resource: Resource) -> dict[str, str]:
     """The exemptions in an object's annotations, keyed by rule name."""
-    annotations = resource.props.entries("metadata", "annotations")
     return {
         key.removeprefix(ANNOTATION): annotation.text()
-        for key, annotation in annotations.items()
+        for key, annotation in resource.props.entries("metadata", "annotations").items()
         if key.startswith(ANNOTATION)
     }
 

@@ -166,5 +166,4 @@ class Pack:
     def __post_init__(self) -> None:
         names = [rule.name for rule in self.rules]
         if duplicates := sorted({name for name in names if names.count(name) > 1}):
-            message = f"pack {self.name} has duplicate rules: {', '.join(duplicates)}"
-            raise ValueError(message)
+            raise ValueError(f"pack {self.name} has duplicate rules: {', '.join(duplicates)}")

@@ -198,8 +198,7 @@ OTHERS = (EXPERIMENTS, PRODUCTION, "kube-system")
 def robot(cluster: Cluster, member: Callable[[str], Person], deployed: Waves) -> Person:
     """A user with a bound token of the robot."""
     assert deployed
-    token = cluster.token(RESEARCH, NAME, seconds=600)
-    return Person(cluster, token, member("admins").authority)
+    return Person(cluster, cluster.token(RESEARCH, NAME, seconds=600), member("admins").authority)
 
 
 def test_its_account_gives_pods_no_token_and_has_no_stored_one(cluster: Cluster, deployed: Waves) -> None:

@@ -37,8 +37,7 @@ def changed(clone: Path) -> tuple[Path, str]:
     stack = clone / "stacks" / "Pulumi.local.yaml"
     text = stack.read_text(encoding="utf-8")
     if _BEFORE not in text:
-        msg = f"stacks/Pulumi.local.yaml: {_BEFORE!r} not found; change the picture's edit"
-        raise ValueError(msg)
+        raise ValueError(f"stacks/Pulumi.local.yaml: {_BEFORE!r} not found; change the picture's edit")
     stack.write_text(text.replace(_BEFORE, _AFTER, 1), encoding="utf-8")
     words = ["preview", "local", "--base", "origin/main", "--policy", "workloads", "--policy", "clouds", "--out", "out"]
     program = "from gpu_tenancy.cli.main import main; main()"

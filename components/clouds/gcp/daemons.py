@@ -124,10 +124,8 @@ class GpuFabric(Component):
         metadata: ObjectMetaArgsDict = {"name": network_name(network)}
         spec: dict[str, Any] = {"vpc": network.network, "vpcSubnet": network.subnetwork, "deviceMode": mode}
         parameters = CustomResource(f"{name}-parameters", version, kind, metadata=metadata, spec=spec, opts=self.own)
-        reference = {"group": _NETWORKING, "kind": kind, "name": network_name(network)}
-        spec = {"type": "Device", "parametersRef": reference}
-        after = self.after(parameters)
-        CustomResource(f"{name}-network", version, "Network", metadata=metadata, spec=spec, opts=after)
+        spec = {"type": "Device", "parametersRef": {"group": _NETWORKING, "kind": kind, "name": network_name(network)}}
+        CustomResource(f"{name}-network", version, "Network", metadata=metadata, spec=spec, opts=self.after(parameters))
 
     def _daemon_set(self, name: str, called: str, pod: PodSpecArgsDict, pools: Sequence[NodePool]) -> None:
         _node_daemon_set(name, called, pod, on_pools(pool.name for pool in pools), self.own)

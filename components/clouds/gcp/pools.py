@@ -140,8 +140,7 @@ def _capacity(pool: NodePool) -> container.NodePoolNodeConfigArgsDict:
 def _accelerator(pool: NodePool) -> container.NodePoolNodeConfigGuestAcceleratorArgsDict:
     """GPUs, their driver and sharing: https://cloud.google.com/kubernetes-engine/docs/how-to/gpus."""
     if pool.machine.accelerator is None:
-        msg = f"pool {pool.name}: GKE's name for the GPUs of {pool.machine.name} is not known"
-        raise ValueError(msg)
+        raise ValueError(f"pool {pool.name}: GKE's name for the GPUs of {pool.machine.name} is not known")
     accelerator: container.NodePoolNodeConfigGuestAcceleratorArgsDict = {
         "type": pool.machine.accelerator,
         "count": pool.gpus,

@@ -118,8 +118,7 @@ def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: 
 
 
 def _running(cluster: Cluster, place: Place) -> int:
-    pods = cluster.list("v1", "Pod", namespace=place.namespace)
-    return sum(1 for pod in pods if text_at(pod, "spec", "nodeName"))
+    return sum(1 for pod in cluster.list("v1", "Pod", namespace=place.namespace) if text_at(pod, "spec", "nodeName"))
 
 
 def _message(cluster: Cluster, place: Place) -> str:
@@ -136,5 +135,4 @@ def _role(flavor: Flavor) -> RolePlan:
     taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
     labels = {**flavor.node_labels, CHECK: "true"}
     one = {flavor.resource: 1} if flavor.resource else {CPU: 1000}
-    pod = PodPlan(IMAGE, (), (), {}, one, labels, taints, priority=None, non_root=True)
-    return RolePlan("worker", _SIZE, pod)
+    return RolePlan("worker", _SIZE, PodPlan(IMAGE, (), (), {}, one, labels, taints, priority=None, non_root=True))

@@ -196,8 +196,7 @@ def _queue(stack: Stack, name: str, team: Team) -> Iterator[Problem]:
     if team.queue == name:
         yield Problem(path, "is the team itself", "remove queue, or set it to another team", name)
         return
-    others = [other for other in stack.teams if other != name]
-    yield from known_in(team.queue, others, "team", path, ("teams",))
+    yield from known_in(team.queue, [other for other in stack.teams if other != name], "team", path, ("teams",))
     owner = stack.teams.get(team.queue)
     if owner and owner.queue is not None:
         yield Problem(path, f"has no queue: it uses the queue of {owner.queue}", f"set {owner.queue}", team.queue)

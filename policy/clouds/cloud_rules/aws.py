@@ -66,9 +66,8 @@ class MachineByAttributes(Machine):
 
     def _asks_for_gpus(self) -> bool:
         keys = ("acceleratorTypes", "acceleratorManufacturers", "acceleratorNames")
-        minimums = ("acceleratorCount", "acceleratorTotalMemoryMib")
         return any(self.requirements.items(key) for key in keys) or any(
-            self.requirements.number(key, "min") for key in minimums
+            self.requirements.number(key, "min") for key in ("acceleratorCount", "acceleratorTotalMemoryMib")
         )
 
     def _may_cost_anything(self, known: Machines) -> bool:
@@ -271,8 +270,7 @@ class Group(NodePool):
 
 
 def _has_efa(template: View) -> bool:
-    interfaces = template.items("networkInterfaces")
-    return any(interface.text("interfaceType").startswith("efa") for interface in interfaces)
+    return any(interface.text("interfaceType").startswith("efa") for interface in template.items("networkInterfaces"))
 
 
 class NodeGroup(Group):

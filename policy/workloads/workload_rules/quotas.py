@@ -360,11 +360,10 @@ def cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
         if any(quota.view.has(key) for quota in quotas):
             yield f"{key} is set without a cohort; {fix}, or remove {key}"
     preemption = resource.props.at("spec", "preemption")
-    policies = {
+    for key, policy in {
         "reclaimWithinCohort": preemption.text("reclaimWithinCohort"),
         "borrowWithinCohort": preemption.text("borrowWithinCohort", "policy"),
-    }
-    for key, policy in policies.items():
+    }.items():
         if policy not in {"", "Never"}:
             yield f"{key} is {policy} without a cohort; {fix}, or set {key} to Never"
 

@@ -69,10 +69,9 @@ def default_deny(space: Resource, settings: _DenySettings, stack: Stack) -> Iter
     own_name = _own(space)
     if not settings.tenant(own_name):
         return
-    directions = ["Ingress", "Egress"] if settings.egress else ["Ingress"]
     missing = [
         direction
-        for direction in directions
+        for direction in (["Ingress", "Egress"] if settings.egress else ["Ingress"])
         if stack.first(_POLICIES, partial(_denies, direction=direction), (namespace_of, own_name)) is None
     ]
     if missing:

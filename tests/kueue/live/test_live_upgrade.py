@@ -175,7 +175,6 @@ class Place:
 
     def seen(self) -> dict[str, Any]:
         """The state that an upgrade must not change: workloads with their conditions, and running pods."""
-        pods = self.cluster.list("v1", "Pod", namespace=TEAM)
         return {
             "workloads": {
                 name: (
@@ -188,7 +187,7 @@ class Place:
             },
             "pods": {
                 text_at(pod, "metadata", "name"): (text_at(pod, "metadata", "uid"), text_at(pod, "status", "phase"))
-                for pod in pods
+                for pod in self.cluster.list("v1", "Pod", namespace=TEAM)
             },
             "queues": {
                 (kind, name): (at(one, "spec"), is_true(one, "Active"))
