@@ -261,5 +261,4 @@ def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[
 def _needed(rows: Mapping[str, Row]) -> Iterable[tuple[str, str, str]]:
     yield RENDERER, building.CONTROL_PLANE, f"./{RENDERER}"
     for row in rows.values():
-        for program in row.programs.values():
-            yield program.program, row.source, program.package
+        yield from ((program.program, row.source, program.package) for program in row.programs.values())
