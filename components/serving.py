@@ -40,7 +40,6 @@ REPLACED: Final = (
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go,
 `SpecShape` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/pod/pod.go"""
 
-
 _METRICS_PORT: Final = "metrics"  # name of the /metrics port if it differs from the request port
 _FAILURES: Final = 3  # number of consecutive failed queries after which KEDA uses the fallback
 

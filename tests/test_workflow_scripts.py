@@ -112,7 +112,6 @@ esac
 """
 BOT: dict[str, Any] = {"user": {"login": "github-actions[bot]"}}
 
-
 RUN = {"text": "words", "output": "", "real": "", "sha": "abc", "source": "o/r"}
 """A run: comment.md and comment.txt of its artifact, comment.md with Pulumi's result, its commit, its repository."""
 

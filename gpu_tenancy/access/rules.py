@@ -138,7 +138,6 @@ class Grant:
 
 ALL: Final = Rule(frozenset("*"), frozenset("*"), frozenset("*"))  # of `cluster-admin`
 
-
 # Groups of all callers, or of all service accounts.
 EVERYBODY: Final = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
 

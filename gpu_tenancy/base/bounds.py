@@ -27,8 +27,7 @@ def read_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=constant, parse_int=_number(int), parse_float=_number(float))
     except RecursionError:
-        msg = "is nested too deeply"
-        raise ValueError(msg) from None
+        raise ValueError("is nested too deeply") from None
 
 
 def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:

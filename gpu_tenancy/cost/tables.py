@@ -78,8 +78,7 @@ def costs_table(statement: Statement) -> Table:
 def _costs(lines: Iterable[Line], *, budgeted: bool) -> Iterator[str]:
     """Costs of lines; with budgets their sum and its used part, if every team of the lines has one."""
     own = list(lines)
-    for amount in ("guaranteed", "used", "idle", "borrowed"):
-        yield str(spent(own, amount))
+    yield from (str(spent(own, amount)) for amount in ("guaranteed", "used", "idle", "borrowed"))
     if budgeted:
         budgets = {line.team: line.budget for line in own}
         used = spent(own)

@@ -85,8 +85,7 @@ def _machines(arm: Arm, home: str, needs: Iterable[NodesNeed], section: AzureClu
     in_location = {"$filter": f"location eq '{location}'"}
     machines = arm.pages(f"{compute}/skus", "2021-07-01", **in_location)
     skus = {str(sku["name"]): sku for sku in machines if sku.get("resourceType") == "virtualMachines"}
-    for need in listed:
-        yield _offered(need, skus.get(need.machine.type), location)
+    yield from (_offered(need, skus.get(need.machine.type), location) for need in listed)
     used = arm.pages(f"{compute}/locations/{location}/usages", "2026-04-01")
     usages = {str(usage["name"]["value"]).lower(): usage for usage in used}
     sums = Counter[str]()

@@ -111,8 +111,7 @@ class Applier:
 
     def redefined(self, groups: Iterable[str]) -> None:
         """Records that definitions of these API groups were just created or changed."""
-        settled = time.monotonic() + _SCHEMA_DELAY
-        self._settled.update(dict.fromkeys(groups, settled))
+        self._settled.update(dict.fromkeys(groups, time.monotonic() + _SCHEMA_DELAY))
 
     def apply(self, wanted: Wanted) -> Applied:
         """Creates, changes, replaces or keeps an object, and returns its new live state.

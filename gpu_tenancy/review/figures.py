@@ -45,8 +45,7 @@ class Figure:
 def differences(tables: Iterable[Table]) -> Iterator[Difference]:
     """Removed rows, new rows and changed values of compared tables, in their order."""
     for table in tables:
-        for gone in table.gone:
-            yield Difference(table.title, gone, "", "present", "removed")
+        yield from (Difference(table.title, gone, "", "present", "removed") for gone in table.gone)
         for line in table.rows:
             label = ", ".join(about(table, line))
             pairs = [(column.title, cell) for column, cell in zip(table.columns, line.cells, strict=True)]

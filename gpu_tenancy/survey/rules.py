@@ -228,7 +228,6 @@ PROMISES: Final = (
     Rule("unhealthy-devices", "risk", ("Node",), _unhealthy),
 )
 
-
 # Fields of LimitRanges; the first must not be above the second. An API server compares them within one object only,
 # but all objects of a namespace are in force together.
 _BELOW: Final = (

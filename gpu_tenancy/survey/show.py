@@ -103,14 +103,12 @@ def preempted(survey: Survey) -> Iterator[str]:
     yield from (f"preempted next: {one.text}" for one in found[:_FIRST])
     if len(found) > _FIRST:
         yield f"preempted next: {len(found) - _FIRST} more: -o json shows all"
-    for reason in survey.not_simulated:
-        yield f"not simulated: {reason}"
+    yield from (f"not simulated: {reason}" for reason in survey.not_simulated)
 
 
 def unread(survey: Survey) -> Iterator[str]:
     """Unreadable kinds, and the people to ask."""
-    for who, kinds in survey.unreadable.items():
-        yield f"not readable: {', '.join(kinds)}; ask {who}"
+    yield from (f"not readable: {', '.join(kinds)}; ask {who}" for who, kinds in survey.unreadable.items())
     if survey.partly:
         yield f"read in your namespace only: {', '.join(survey.partly)}"
     if survey.not_evaluated:

@@ -56,8 +56,7 @@ def read_board(cluster: Cluster, own: str, team: str) -> Board:
     for another reason than a missing right.
     """
     state = read_checked(cluster, KINDS, own, team)
-    jobs = rows(read_jobs(cluster, team, queued=True)) if team else None
-    return board_of(state, team, jobs)
+    return board_of(state, team, rows(read_jobs(cluster, team, queued=True)) if team else None)
 
 
 def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:

@@ -78,8 +78,7 @@ def exemption_rule(
     """
 
     def find(resource: Resource) -> Iterator[Exempted]:
-        for rule, text in read(resource).items():
-            yield Exempted(resource, rule, text)
+        yield from (Exempted(resource, rule, text) for rule, text in read(resource).items())
 
     def check(part: Exempted, settings: ExemptionSettings) -> Iterator[str]:
         exemption = Exemption.of(part.text)

@@ -315,7 +315,6 @@ CONTEXTS: Final[list[Json]] = [
 ]
 VOLUMES: Final[list[Json]] = [{"emptyDir": {}}, {"hostPath": {"path": "/"}}, {"configMap": {"name": "a"}}]
 
-
 _PROBE: Final[Json] = {"httpGet": {"port": 80, "host": "169.254.169.254"}}
 
 

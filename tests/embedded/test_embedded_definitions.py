@@ -63,7 +63,6 @@ SUM = hashlib.sha256(CONTENT).hexdigest()
 MODULE = Module("example.com/operator", "v1.0.0", "config/crd", ("h1:a=", "h1:b="))
 PIN = Pin("operator", "v1.0.0", "example.com_things.yaml", SUM, MODULE)
 
-
 Downloads = tuple[dict[str, bytes], Pin]
 
 

@@ -316,7 +316,6 @@ TEMPLATE_PATCH = {
     }
 }
 
-
 RAY_CLUSTER: Data = {
     "headGroupSpec": {"template": {"spec": pod_spec(0)}},
     "workerGroupSpecs": [{"groupName": "w", "replicas": 3, "numOfHosts": 2, "template": TEMPLATE}],

@@ -118,7 +118,6 @@ CHANGES = (
      "", "[secret]"))),
 )  # fmt: skip
 
-
 EFFECT = Effect(
     preempted=(
         Affected("vision/pretrain", "vision", {"h100": 16}, 31, by="speech/asr"),

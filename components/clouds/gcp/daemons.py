@@ -136,8 +136,7 @@ def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list
     for kind, pools in by_fabric.items():
         row: FabricRow = fabrics()[kind]
         for pool in pools:
-            interfaces = pool.fabric.interfaces if pool.fabric else 0
-            networks = section.fabric_networks_for(kind, interfaces)
+            networks = section.fabric_networks_for(kind, pool.fabric.interfaces if pool.fabric else 0)
             for network in networks[row.networks.of_node if row.networks else 0 :] if not pool.dranet else ():
                 modes[network_name(network)] = (network, row.networks.mode if row.networks else "NetDevice")
     return list(modes.values())

@@ -33,7 +33,6 @@ _GIB: Final = 2**30
 _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
-
 SYSTEM_POOL: Final = "gpu-tenancy-system"  # start of the system node pool's name
 _REGIONS_ZONES: Final = 3
 """Default for regional clusters: https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""

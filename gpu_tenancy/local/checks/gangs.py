@@ -37,8 +37,7 @@ def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
     `places`: the copies of the stack's queues.
     """
     flavors = dict.fromkeys(queue.flavor for queue in plan.queues.gang_queues)
-    for name in flavors:
-        yield _promised_once(cluster, plan, tree.flavors[name])
+    yield from (_promised_once(cluster, plan, tree.flavors[name]) for name in flavors)
     first = next(iter(flavors), next((name for name, flavor in tree.flavors.items() if flavor.resource), None))
     owner = next((queue for queue in tree.queue_owners if first in tree.team_shares[queue]), None)
     if first is None or owner is None:

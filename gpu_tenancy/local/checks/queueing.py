@@ -82,8 +82,7 @@ def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) ->
         yield from stage.returned(scenario)
     if excess := limited(tree):
         yield stage.limit(excess)
-    for excess in kept(tree):
-        yield stage.kept(excess)
+    yield from (stage.kept(excess) for excess in kept(tree))
     yield from _unqueued(cluster, tree)
 
 

@@ -227,11 +227,9 @@ def people_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _entries(stack: Stack) -> Iterator[tuple[Path, str]]:
-    for name, entry in stack.people.names.items():
-        yield ("people", "names", name), entry
+    yield from ((("people", "names", name), entry) for name, entry in stack.people.names.items())
     for key in ("admins", "auditors"):
-        for index, entry in enumerate(getattr(stack.people, key)):
-            yield ("people", key, index), entry
+        yield from ((("people", key, index), entry) for index, entry in enumerate(getattr(stack.people, key)))
     for section, nodes in (("cohorts", stack.cohorts), ("teams", stack.teams)):
         for name, node in nodes.items():
             members: Members = node.members

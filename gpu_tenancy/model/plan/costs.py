@@ -28,7 +28,6 @@ _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
 }
 """The price of each kind of capacity; capacity blocks and flex-start have separate prices, which are unknown."""
 
-
 OWN: Final = "prices"  # source of a price of the stack
 
 

@@ -231,7 +231,6 @@ _DEFAULT_MACHINE: Final = Machine("t3.medium", ("instanceTypes",))  # the defaul
 _IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
 _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
 
-
 SUBNETS: Final = Subject(
     "subnets", of_types("aws:ec2/subnet:Subnet", "aws-native:ec2:Subnet"), lambda resource: (resource,)
 )

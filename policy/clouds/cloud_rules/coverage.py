@@ -124,8 +124,7 @@ def _parts(kinds: frozenset[str], view: View) -> Iterator[tuple[frozenset[str], 
             describes_machine = name == "name" and "named" in kinds
             yield kinds if describes_machine else _kinds(name), View(value, (*view.path, name))
     elif isinstance(view.value, list):
-        for index, value in enumerate(view.value):
-            yield kinds, View(value, (*view.path, str(index)))
+        yield from ((kinds, View(value, (*view.path, str(index)))) for index, value in enumerate(view.value))
 
 
 @cache

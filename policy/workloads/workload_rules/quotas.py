@@ -298,8 +298,7 @@ def _quotas(resource: Resource) -> Iterator[Quota]:
         resource.props.as_part().has("spec", key)
     for group in resource.props.items("spec", "resourceGroups"):
         for flavor in group.items("flavors"):
-            for resource_quota in flavor.items("resources"):
-                yield Quota(resource, flavor, resource_quota)
+            yield from (Quota(resource, flavor, resource_quota) for resource_quota in flavor.items("resources"))
 
 
 QUEUE_QUOTAS: Final = Subject("ClusterQueue and Cohort quotas", BORROWERS.selects, _quotas)

@@ -149,8 +149,7 @@ def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
 
 def _requests(pod: Pod, settings: _SpaceQuota, stack: Stack) -> Iterator[tuple[str, str]]:
     """The GPUs that a pod requests or claims, for messages, each with its key in a ResourceQuota."""
-    for resource in pod.gpus(settings):
-        yield f"requests {resource}", f"requests.{resource}"
+    yield from ((f"requests {resource}", f"requests.{resource}") for resource in pod.gpus(settings))
     for claim in pod.claims:
         for device_class in _device_classes(claim, namespace_of(pod), stack):
             if matches_any(device_class, settings.classes):
