@@ -317,8 +317,7 @@ class Target:
     @property
     def queue(self) -> str:
         """The LocalQueue label of the object or of its pods; empty for none."""
-        labels = (label(pod, names.QUEUE_LABEL) for pod in self.pods)
-        return self.demand.queue or next(filter(None, labels), "")
+        return self.demand.queue or next(filter(None, (label(pod, names.QUEUE_LABEL) for pod in self.pods)), "")
 
     @property
     def outcome(self) -> str:

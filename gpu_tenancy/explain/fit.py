@@ -262,8 +262,7 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
     assigned = {offer.pods.name: [request.flavor for request in offer.requests] for offer in offers}
     flavors = {name_of(flavor): flavor for flavor in state.of("ResourceFlavor")}
     for pods in sets:
-        names = dict.fromkeys(assigned.get(pods.name, ()))
-        chosen = [flavors[name] for name in names if name in flavors]
+        chosen = [flavors[name] for name in dict.fromkeys(assigned.get(pods.name, ())) if name in flavors]
         answer, nodes = judge_nodes(nodes, pods, chosen, every_pod=state.knows("Pod"))
         yield _of(demand, pods.name, answer)
 

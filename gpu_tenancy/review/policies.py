@@ -40,10 +40,9 @@ _OUTCOMES: Final[dict[str, str]] = {"advice": "broken"}  # of a finding's kind; 
 def judged(rendered: Rendered, packs: Sequence[PackResult]) -> Rules:
     """The results of policy packs; mandatory violations come first."""
     findings = [finding for pack in packs for finding in pack.findings]
-    not_passed = {(finding.pack, finding.rule) for finding in findings}
     return Rules(
         lines=rule_lines(rendered, findings),
-        held=sum(pack.rules for pack in packs) - len(not_passed),
+        held=sum(pack.rules for pack in packs) - len({(finding.pack, finding.rule) for finding in findings}),
         packs=tuple(f"{pack.pack} {pack.version}" for pack in packs),
         levels=dict(Counter(state.level for pack in packs for state in pack.states.values())),
     )

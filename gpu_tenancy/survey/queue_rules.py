@@ -109,10 +109,9 @@ def _nobody_schedules(facts: Facts) -> Iterator[Finding]:
 def _gated(facts: Facts) -> Iterator[Finding]:
     found = [(wanted, f"{namespace}/{name}") for wanted, is_gated, namespace, name in unplaced(facts) if is_gated]
     if found:
-        total = add(*(wanted for wanted, _ in found))
         yield Finding(
             f"Pods {facts.name.listed(name for _, name in found)}",
-            ", ".join(f"{amount} {resource}" for resource, amount in total.items()),
+            ", ".join(f"{amount} {resource}" for resource, amount in add(*(wanted for wanted, _ in found)).items()),
             "requested by pods with schedulingGates of others than Kueue: they count in ResourceQuotas and do not run",
             "check the controller that removes the gates, or delete the pods",
         )

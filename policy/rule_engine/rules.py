@@ -82,8 +82,7 @@ class Rule(Generic[S, C]):
         try:
             return self.settings.model_validate(dict(values))
         except ValidationError as error:
-            problems = [self._problem(problem) for problem in error.errors()]
-            raise ConfigError("\n".join(problems)) from error
+            raise ConfigError("\n".join([self._problem(problem) for problem in error.errors()])) from error
 
     def _problem(self, problem: ErrorDetails) -> str:
         place = ".".join((self.name, *(str(part) for part in problem["loc"])))

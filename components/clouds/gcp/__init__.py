@@ -54,8 +54,7 @@ class GkeCluster(Component):
         self.kubernetes = self.api.provider()
         place = PoolCluster(cluster, self._account, plan.tags, self, [self.cluster, *self._rights], plan.protect)
         for pool in plan.pools:
-            domain = self._domain_policy(f"{name}-{pool.name}-domain", pool)
-            node_pool(f"{name}-{pool.name}", pool, place, domain)
+            node_pool(f"{name}-{pool.name}", pool, place, self._domain_policy(f"{name}-{pool.name}-domain", pool))
         system: list[pulumi.Resource] = []
         if plan.system:
             system.append(system_pool(f"{name}-{SYSTEM_POOL}", plan.system, place))
