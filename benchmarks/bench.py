@@ -48,8 +48,7 @@ def starts() -> Iterator[tuple[str, float]]:
     """Processor time of commands as multiples of an empty Python's, each the minimum of some runs."""
     empty = _least((sys.executable, "-c", ""))
     tenancy = str(Path(sys.executable).with_name("tenancy"))
-    for name, arguments in STARTS.items():
-        yield name, _least((tenancy, *arguments)) / empty
+    yield from ((name, _least((tenancy, *arguments)) / empty) for name, arguments in STARTS.items())
 
 
 def _least(command: tuple[str, ...]) -> float:

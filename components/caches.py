@@ -86,8 +86,7 @@ class Caches(Component):
                 "resources": _resources(amounts),
             }
             place = {"name": load, "namespace": CACHES}
-            after = self.after(runtime)
-            CustomResource(f"{name}-load", cache.api, "DataLoad", metadata=place, spec=spec, opts=after)
+            CustomResource(f"{name}-load", cache.api, "DataLoad", metadata=place, spec=spec, opts=self.after(runtime))
 
 
 class CachedVolume(Component):

@@ -155,14 +155,13 @@ def http_route(
     # https://gateway-api.sigs.k8s.io/reference/api-types/httproute/
     namespace, gateway = route.gateway
     shares = {} if len(route.backends) == 1 else dict(route.backends)
-    refs = [
-        {"name": backend, "port": 80, **({"weight": shares[backend]} if shares else {})}
-        for backend, _ in route.backends
-    ]
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": path}} for path in route.paths],
         "timeouts": {"request": f"{route.timeout}s"},
-        "backendRefs": refs,
+        "backendRefs": [
+            {"name": backend, "port": 80, **({"weight": shares[backend]} if shares else {})}
+            for backend, _ in route.backends
+        ],
     }
     return CustomResource(
         name,

@@ -40,7 +40,6 @@ REPLACED: Final = (
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go,
 `SpecShape` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/pod/pod.go"""
 
-
 _METRICS_PORT: Final = "metrics"  # name of the /metrics port if it differs from the request port
 _FAILURES: Final = 3  # number of consecutive failed queries after which KEDA uses the fallback
 
@@ -260,11 +259,6 @@ def _scaled_object(
     # number of replicas first. If Prometheus does not respond or does not scrape the pods, the server keeps its
     # replicas, and the cpu trigger can still add some. Fallback for a metric of type Value requires KEDA 2.18.
     api_version, kind = server.api
-    fallback = {
-        "failureThreshold": _FAILURES,
-        "replicas": max(scaling.minimum, 1),
-        "behavior": "currentReplicasIfHigher",
-    }
     return CustomResource(
         name,
         "keda.sh/v1alpha1",
@@ -274,7 +268,11 @@ def _scaled_object(
             "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": server.name},
             "minReplicaCount": scaling.minimum,
             "maxReplicaCount": scaling.maximum,
-            "fallback": fallback,
+            "fallback": {
+                "failureThreshold": _FAILURES,
+                "replicas": max(scaling.minimum, 1),
+                "behavior": "currentReplicasIfHigher",
+            },
             "advanced": {"horizontalPodAutoscalerConfig": {"name": server.name, "behavior": wire(_behavior(scaling))}},
             "triggers": _triggers(scaling),
         },

@@ -145,8 +145,7 @@ def _of_flow(subject: people.Subject) -> dict[str, Any]:
         case "User":
             return {"kind": subject.kind, "user": {"name": subject.name}}
         case "ServiceAccount":
-            account = {"namespace": subject.namespace, "name": subject.name}
-            return {"kind": subject.kind, "service_account": account}
+            return {"kind": subject.kind, "service_account": {"namespace": subject.namespace, "name": subject.name}}
 
 
 class Tenancy(Component):

@@ -136,8 +136,7 @@ def is_allowed(expression: str, allowed: frozenset[str]) -> bool:
     AND binds more tightly than OR: https://spdx.github.io/spdx-spec/v3.0.1/annexes/spdx-license-expressions/.
     """
     if "(" in expression:
-        msg = f"{expression}: parentheses are not supported"
-        raise ValueError(msg)
+        raise ValueError(f"{expression}: parentheses are not supported")
     return any(all(one in allowed for one in part.split(" AND ")) for part in expression.split(" OR "))
 
 

@@ -90,5 +90,4 @@ def every_release() -> Iterator[ReleasePlan]:
     for other in ("keda", "prometheusAdapter"):
         installed: Data = {**every, "draDriver": dra, other: "off"}
         sections = {"cluster": EXISTING, "pools": pools, "teams": teams, "fairness": "even", "operators": installed}
-        planned_stack = plan(load(Source(sections)))
-        yield from planned_stack.operators
+        yield from plan(load(Source(sections))).operators

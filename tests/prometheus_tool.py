@@ -47,8 +47,7 @@ def recorded(samples: Iterable[str], folder: Path, port: int | None = None) -> G
     subprocess.run(made, check=True, capture_output=True, timeout=GUARD)
     (folder / "prometheus.yml").write_text("{}", encoding="utf-8")
     # The samples are older or newer than the clock of this machine: they are never deleted.
-    kept = "--storage.tsdb.retention.time=100y"
-    with running(folder / "prometheus.yml", folder / "data", kept, port=port) as url:
+    with running(folder / "prometheus.yml", folder / "data", "--storage.tsdb.retention.time=100y", port=port) as url:
         yield url
 
 

@@ -79,5 +79,4 @@ class Queueing:
         self.platform.install(fetch(definitions_of(stack), self.platform.cache, self.report), self.report)
         found, unavailable = table.find(rows, self.platform.cache, self.report)
         assert unavailable == {}
-        wanted = table.wanted(stack, found)
-        self.platform.controllers.bring(self.cluster, wanted, self.platform.cache, self.report)
+        self.platform.controllers.bring(self.cluster, table.wanted(stack, found), self.platform.cache, self.report)

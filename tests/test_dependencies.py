@@ -185,8 +185,7 @@ def test_a_pack_requires_all_that_its_requirements_require(pack: str) -> None:
 
 @pytest.mark.process
 def test_pip_installs_no_requirement_with_another_hash(tmp_path: Path) -> None:
-    wheel = tmp_path / "annotated_types-0.8.0-py3-none-any.whl"
-    wheel.write_bytes(b"something else")
+    (tmp_path / "annotated_types-0.8.0-py3-none-any.whl").write_bytes(b"something else")
     (line,) = (line for line in requirements(EXPORTED["policy-workloads"]) if line.startswith("annotated-types=="))
     hashes = requirements(EXPORTED["policy-workloads"])[line]
     (tmp_path / "requirements.txt").write_text(f"{line} {' '.join(f'--hash={each}' for each in hashes)}\n")

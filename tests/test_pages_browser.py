@@ -201,8 +201,7 @@ def test_the_box_stays_in_sight(chromium: Browser, pages: dict[str, Path]) -> No
 
 
 def test_without_scripts_the_page_is_whole(chromium: Browser, pages: dict[str, Path]) -> None:
-    context = chromium.new_context(java_script_enabled=False)
-    found = context.new_page()
+    found = chromium.new_context(java_script_enabled=False).new_page()
     found.goto(pages["large"].as_uri())
     assert not found.locator("form.find").is_visible()
     found.locator("#promises summary", has_text="division-4").click()

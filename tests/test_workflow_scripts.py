@@ -112,7 +112,6 @@ esac
 """
 BOT: dict[str, Any] = {"user": {"login": "github-actions[bot]"}}
 
-
 RUN = {"text": "words", "output": "", "real": "", "sha": "abc", "source": "o/r"}
 """A run: comment.md and comment.txt of its artifact, comment.md with Pulumi's result, its commit, its repository."""
 
@@ -152,8 +151,7 @@ def test_the_next_one_is_written_over_it(tmp_path: Path) -> None:
 
 
 def test_a_comment_of_another_author_is_not_edited(tmp_path: Path) -> None:
-    there = [{"user": {"login": "mallory"}, "id": 3, "body": f"{MARK}\nmine"}]
-    (asked,) = commented(tmp_path, there=there)
+    (asked,) = commented(tmp_path, there=[{"user": {"login": "mallory"}, "id": 3, "body": f"{MARK}\nmine"}])
     assert "--method POST" in asked
 
 

@@ -25,8 +25,7 @@ PINNED = re.compile(r"\./(?:\.github/workflows/\w+\.yaml)?|[\w.-]+/[\w.-]+@[0-9a
 @pytest.mark.process
 @pytest.mark.slow
 def test_actionlint_and_shellcheck_find_no_problems(report: Report) -> None:
-    files = (FOLDER / name for name in WORKFLOWS)
-    done = run(actionlint(report), "-shellcheck", SHELLCHECK, "-no-color", *files)
+    done = run(actionlint(report), "-shellcheck", SHELLCHECK, "-no-color", *(FOLDER / name for name in WORKFLOWS))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -108,8 +107,7 @@ def test_jobs_that_write_run_only_the_action_of_main(name: str) -> None:
 
 
 def test_action_posts_on_main_and_previews_in_pull_requests() -> None:
-    conditions = [step["if"] for _, step in steps(ACTION.name)]
-    preview, upload, comment = conditions
+    preview, upload, comment = [step["if"] for _, step in steps(ACTION.name)]
     assert preview == "github.event_name == 'pull_request'"
     assert upload == f"always() && {preview}"
     assert comment == "github.event_name == 'workflow_run'"

@@ -203,8 +203,7 @@ def update_page(run: Run, page: Path = PAGE) -> None:
     """Replaces the page's section about accuracy; a ValueError says that it has none."""
     text = page.read_text(encoding="utf-8")
     if not _MEASURED.search(text):
-        msg = f"{page}: no lines `<!-- accuracy: written by … -->` and `<!-- end of accuracy -->`; add them"
-        raise ValueError(msg)
+        raise ValueError(f"{page}: no lines `<!-- accuracy: written by … -->` and `<!-- end of accuracy -->`; add them")
     page.write_text(_MEASURED.sub(lambda match: match["start"] + run.markdown(), text), encoding="utf-8")
 
 

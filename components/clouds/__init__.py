@@ -93,8 +93,7 @@ def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> Cluster:
 def section_of(plan: ClusterPlan, kind: type[S]) -> S:
     """The section of a plan for one cloud; raises TypeError if the plan is for another cloud."""
     if not isinstance(plan.section, kind):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
+        raise TypeError(f"{plan.section.cloud} is another cloud")
     return plan.section
 
 

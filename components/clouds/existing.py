@@ -42,11 +42,10 @@ def _context(cluster: Section, uid: str | None) -> str:
     """The context of a cluster with the stack's UID; empty for the current one."""
     if uid != cluster.uid:
         place = f"context {cluster.context}" if cluster.context else "the current context of the kubeconfig"
-        msg = (
+        raise pulumi.RunError(
             f"cluster.uid: {cluster.uid} is not the cluster of {place}, whose namespace kube-system has UID {uid};"
             " select the context of the stack's cluster (cluster.context), or correct cluster.uid"
         )
-        raise pulumi.RunError(msg)
     return cluster.context or ""
 
 

@@ -36,7 +36,6 @@ DEFAULTS: Final = ("workloads", "ray", "running", "deadline", "pull-secrets")  #
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
 
-
 _READ: Final = re.compile(r"\bvariables\.(\w+)")
 _OWNERS: Final = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "/Pod")
 """Kinds whose children Kueue does not count again, beside its optional integrations."""

@@ -71,8 +71,7 @@ def _forms(given: Mapping[str, Any]) -> dict[str, list[Any]]:
     for field, value in sorted(wire(given).items()):
         for rules in value["resourceRules"] if field == "matchConstraints" else ():
             rules |= {key: [f"{_HOLE}={','.join(rules[key])}{_HOLE}"] for key in ("apiGroups", "resources")}
-        text = "\0".join(normal_form(value)).replace(f"['{_HOLE}", _HOLE).replace(f"{_HOLE}']", _HOLE)
-        texts = text.split(_HOLE)
+        texts = "\0".join(normal_form(value)).replace(f"['{_HOLE}", _HOLE).replace(f"{_HOLE}']", _HOLE).split(_HOLE)
         holes = [name[1:].split(",") if name.startswith("=") else name for name in texts[1::2]]
         pieces = [piece for both in zip(map(len, texts[::2]), holes, strict=False) for piece in both]
         forms[field] = [*pieces, sha256(_HOLE.join(texts[::2]).encode()).hexdigest()[:32]]

@@ -250,8 +250,7 @@ def worker_of(name: str, project: Path | None) -> Worker:
     managing = declared(manager, project).stack.multikueue
     # A worker is valid only if its manager names it.
     secret = next(worker.secret for worker in (managing.workers if managing else ()) if worker.stack == name)
-    account = Person("serviceaccount", f"{access.account.namespace}/{access.account.name}")
-    return Worker(stack, account, manager, secret)
+    return Worker(stack, Person("serviceaccount", f"{access.account.namespace}/{access.account.name}"), manager, secret)
 
 
 def worker_config(cluster: Cluster, config: Mapping[str, Any], worker: Worker, seconds: float) -> dict[str, Any]:

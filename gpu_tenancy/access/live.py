@@ -48,8 +48,7 @@ def granted(binding: Manifest, rules: Mapping[tuple[str, str], tuple[Rule, ...]]
         match text_at(found, "kind"):
             case "ServiceAccount" | "User" | "Group" as kind:  # RBAC does not know other kinds.
                 place = (text_at(found, "namespace") or namespace) if kind == "ServiceAccount" else ""
-                subject = Subject(kind, text_at(found, "name"), place)
-                yield Grant(subject, role[1], namespace, rules.get(role, ()))
+                yield Grant(Subject(kind, text_at(found, "name"), place), role[1], namespace, rules.get(role, ()))
             case _:
                 pass
 

@@ -118,8 +118,7 @@ class Access:
     def namespaces(self, namespace: str | None) -> tuple[str, ...]:
         """The namespaces of a question. Raises ConsoleError if no team has the namespace."""
         if namespace is not None and namespace not in self.stack.teams:
-            fix = nearest(namespace, self.stack.teams)
-            raise ConsoleError(f"stack {self.name} has no team '{namespace}'", fix)
+            raise ConsoleError(f"stack {self.name} has no team '{namespace}'", nearest(namespace, self.stack.teams))
         return (namespace,) if namespace else tuple(self.stack.teams)
 
 

@@ -113,12 +113,11 @@ class Rule:
     def allows(self, verb: str, resource: Resource) -> bool:
         """Whether it allows a verb for all objects of a resource."""
         subresource = resource.name.partition("/")[2]
-        wanted = {"*", resource.name, *([f"*/{subresource}"] if subresource else [])}
         return not (
             self.names
             or self.verbs.isdisjoint({"*", verb})
             or self.groups.isdisjoint({"*", resource.group})
-            or self.resources.isdisjoint(wanted)
+            or self.resources.isdisjoint({"*", resource.name, *([f"*/{subresource}"] if subresource else [])})
         )
 
 
@@ -137,7 +136,6 @@ class Grant:
 
 
 ALL: Final = Rule(frozenset("*"), frozenset("*"), frozenset("*"))  # of `cluster-admin`
-
 
 # Groups of all callers, or of all service accounts.
 EVERYBODY: Final = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})

@@ -288,7 +288,8 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
         else:
             made.new[item.kind] += 1
         if live:
-            name = _named(item.manifest) + ("" if there else f" (new beside {name_of(live)})")
+            place = "/".join(filter(None, (namespace_of(item.manifest), name_of(item.manifest))))
+            name = place if there else f"{place} (new beside {name_of(live)})"
             found = [each for each in _differences(name, live, item.manifest) if there or each.live]
             made.differences += found
             made.same[item.kind] += bool(there) and not found
@@ -316,10 +317,6 @@ def _left_alone(seen: Seen, kept: set[tuple[str, str, str]]) -> Iterator[str]:
         found = [f"{kind} {name_of(each)}" for kind in kinds for each in state.of(kind, space)]
         if found and space not in teams:
             yield f"Namespace {space}: no LocalQueue of a ClusterQueue, so no team ({', '.join(found)})"
-
-
-def _named(manifest: Manifest) -> str:
-    return "/".join(part for part in (namespace_of(manifest), name_of(manifest)) if part)
 
 
 Fields = dict[tuple[str, ...], str]  # values by path

@@ -57,8 +57,7 @@ def _yaml(content: dict[str, Any], indent: int) -> str:
 
 def lines(adopted: Adopted) -> Iterator[str]:
     """Objects that are the same, differ, are new, or are left alone."""
-    for problem in adopted.problems:
-        yield f"✗ {problem}"
+    yield from (f"✗ {problem}" for problem in adopted.problems)
     if adopted.problems:
         yield "the stack is not valid yet, so it is not compared; correct the file, then preview it"
         yield from _not_shown(adopted)

@@ -22,21 +22,18 @@ def read_json(text: str) -> Any:
     """The value of a JSON text; raises ValueError for other texts, deep nesting, and numbers unlike JSON's or long."""
 
     def constant(text: str) -> Any:
-        msg = f"{text} is not a JSON number"
-        raise ValueError(msg)
+        raise ValueError(f"{text} is not a JSON number")
 
     try:
         return json.loads(text, parse_constant=constant, parse_int=_number(int), parse_float=_number(float))
     except RecursionError:
-        msg = "is nested too deeply"
-        raise ValueError(msg) from None
+        raise ValueError("is nested too deeply") from None
 
 
 def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         if len(text) > MOST_DIGITS:
-            msg = f"a number has {len(text):,} characters"
-            raise ValueError(msg)
+            raise ValueError(f"a number has {len(text):,} characters")
         return kind(text)
 
     return read
@@ -50,8 +47,7 @@ def value_problems(data: Any) -> Iterator[Problem]:
         if isinstance(value, dict | list) and len(path) >= DEEPEST:
             yield Problem(path, f"is nested deeper than {DEEPEST} levels", "remove levels")
         elif isinstance(value, dict):
-            mapping = cast("dict[Any, Any]", value)
-            for key, inner in mapping.items():
+            for key, inner in cast("dict[Any, Any]", value).items():
                 if problem := _key_problem(path, key):
                     yield problem
                 else:

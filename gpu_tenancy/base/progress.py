@@ -65,7 +65,6 @@ def line(what: str, done: int, total: int, unit: str, seconds: float) -> str:
 
 _IN_SECONDS: Final = 90  # longer times are shown in minutes
 
-
 # Environment variable: a number from 1 that multiplies limits of waits; default: 1.
 PATIENCE: Final = "GPU_TENANCY_PATIENCE"
 

@@ -56,8 +56,7 @@ def parse_quantity(text: str | float) -> Fraction:
     """The exact value of a quantity such as `500m`, `256Gi` or `1e3`. Raises ValueError outside the API's grammar."""
     match = _QUANTITY.fullmatch(str(text).strip())
     if match is None:
-        msg = f"{text!r} is not a quantity"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a quantity")
     return Fraction(match["number"] + (match["exponent"] or "")) * _SUFFIXES[match["suffix"] or ""]
 
 
@@ -142,8 +141,7 @@ def parse_duration(text: str) -> float:
     """The seconds of a duration such as `100ms`, `30s`, `10m`, `1.5h` or `7d`. Raises ValueError for others."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        msg = f"{text!r} is not a duration with a unit"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a duration with a unit")
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -166,8 +164,7 @@ def parse_rate(text: str) -> int:
     """Thousandths of a rate per second (`0.5/s`). Raises ValueError for another form or more than three decimals."""
     match = _RATE.fullmatch(text)
     if match is None:
-        msg = f"{text!r} is not a rate per second"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a rate per second")
     return int(Fraction(match[1]) * 1000)
 
 

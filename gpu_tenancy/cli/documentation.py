@@ -66,7 +66,7 @@ _READS: Final = frozenset({"get", "list", "watch"})
 
 def roles_table() -> Table:
     """Rights that each role adds to the role that it includes."""
-    rows = [
+    return ["role", "in", "includes", "reads", "creates, changes, deletes"], [
         [
             f"`{name}`",
             "the cluster" if role.scope == "cluster" else "a team",
@@ -76,7 +76,6 @@ def roles_table() -> Table:
         ]
         for name, role in roles().items()
     ]
-    return ["role", "in", "includes", "reads", "creates, changes, deletes"], rows
 
 
 def _resources(rules: Iterable[Rule]) -> str:
@@ -99,7 +98,7 @@ def versions_table() -> Table:
     pulumi = next(entry for entry in declared["optional-dependencies"]["deploy"] if entry.startswith("pulumi>"))
     module = (project / "gpu_tenancy/embedded/controlplane/go.mod").read_text(encoding="utf-8")
     (kubernetes,) = _KUBERNETES.findall(module)
-    rows = [
+    return ["of", "version", "which is"], [
         ("Python", f"`{declared['requires-python']}`", "required"),
         ("Pulumi, SDK and CLI", f"`{pulumi.removeprefix('pulumi')}`", "required"),
         ("Kubernetes", kubernetes, "tested"),
@@ -109,7 +108,6 @@ def versions_table() -> Table:
             for name, chart in operator.charts.items()
         ),
     ]
-    return ["of", "version", "which is"], rows
 
 
 # Generated tables by name in the page.

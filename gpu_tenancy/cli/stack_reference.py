@@ -176,8 +176,7 @@ def _section(reference: Reference, path: str, name: str, described: dict[tuple[s
 
 
 def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[str]) -> Iterator[str]:
-    for key, schema in keys.items():
-        yield _definition(key, schema, required=key in required)
+    yield from (_definition(key, schema, required=key in required) for key, schema in keys.items())
     yield from _examples(reference, section, keys)
 
 

@@ -16,7 +16,6 @@ from gpu_tenancy.base.errors import ConsoleError
 
 _SECONDS: Final = 120
 
-
 Done: TypeAlias = "subprocess.CompletedProcess[str]"
 Run: TypeAlias = Callable[[tuple[str, ...]], Done]
 

@@ -95,8 +95,7 @@ _BESIDE: Final = frozenset(
 
 
 def _without_pods(manifest: Manifest) -> bool:
-    group = text_at(manifest, "apiVersion").rpartition("/")[0]
-    return group in _BESIDE and kind_of(manifest) is None
+    return text_at(manifest, "apiVersion").rpartition("/")[0] in _BESIDE and kind_of(manifest) is None
 
 
 def channels_of(domain: Manifest) -> str:
@@ -318,8 +317,7 @@ class Target:
     @property
     def queue(self) -> str:
         """The LocalQueue label of the object or of its pods; empty for none."""
-        labels = (label(pod, names.QUEUE_LABEL) for pod in self.pods)
-        return self.demand.queue or next(filter(None, labels), "")
+        return self.demand.queue or next(filter(None, (label(pod, names.QUEUE_LABEL) for pod in self.pods)), "")
 
     @property
     def outcome(self) -> str:

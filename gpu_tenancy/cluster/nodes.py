@@ -76,7 +76,7 @@ def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Ma
     tolerations = [*maps_at(spec, "tolerations"), *further]
     for taint in taints:
         key, value, effect = (text_at(taint, part) for part in ("key", "value", "effect"))
-        tolerated = any(
+        if effect in _EXCLUDING and not any(
             text_at(one, "effect") in {"", effect}
             and (
                 text_at(one, "key") in {"", key}
@@ -84,8 +84,7 @@ def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Ma
                 else (text_at(one, "key"), text_at(one, "value")) == (key, value)
             )
             for one in tolerations
-        )
-        if effect in _EXCLUDING and not tolerated:
+        ):
             return taint_text(key, value, effect)
     return ""
 

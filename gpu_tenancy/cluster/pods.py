@@ -9,7 +9,6 @@ from gpu_tenancy.base.texts import first_names
 
 Manifest = Mapping[str, Json]
 
-
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 
 

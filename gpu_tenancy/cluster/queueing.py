@@ -212,8 +212,7 @@ def _offer(
             lines = (((flavor.flavor, name), value) for name, value in asked.items())
             choice = [_request(quotas, queue, line, value + assumed.get(line, 0)) for line, value in lines]
             if refusal := unfit(flavor.flavor, flavors, pods, of_queue):
-                enough = all(request.source is not Source.NEVER for request in choice)
-                refused.append(replace(refusal, decisive=enough))
+                refused.append(replace(refusal, decisive=all(request.source is not Source.NEVER for request in choice)))
             else:
                 choices.append(choice)
         best = min(choices, key=hardness, default=list[QuotaRequest]())

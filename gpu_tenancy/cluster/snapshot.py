@@ -183,8 +183,7 @@ def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits"
         return None
     placed = suits.workload(workload.label, name, [assigned.pods for assigned in workload.assigned], workload.priority)
     flavors = tuple(assigned.flavors for assigned in workload.assigned)
-    since = _reserved(workload) - latest - 1
-    return Participant(placed, flavors, since, leaving=leaving, fixed=bool(queue.inactive))
+    return Participant(placed, flavors, _reserved(workload) - latest - 1, leaving=leaving, fixed=bool(queue.inactive))
 
 
 def _reserved(workload: Workload) -> int:

@@ -12,6 +12,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
 from gpu_tenancy.cost.statement import HOUR, Hours, JobUse, Loss, Period, Statement, Supply, Terms
 from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
@@ -116,8 +117,7 @@ def _losses(terms: Terms, server: Prometheus, period: Period) -> Iterator[Loss]:
     for name in ("unused", "failed"):
         for labels, hours in server.hours(name, period):
             sums.setdefault(terms.queue_of(labels["namespace"]), {"unused": 0.0, "failed": 0.0})[name] += hours
-    for team, found in sums.items():
-        yield Loss(team, found["unused"], None, found["failed"])
+    yield from (Loss(team, found["unused"], None, found["failed"]) for team, found in sums.items())
 
 
 def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
@@ -158,9 +158,7 @@ def recorded_jobs(
     owners = {
         (labels["namespace"], labels["job_name"]): labels["owner_name"] for labels, _ in server.query(sets, period.end)
     }
-    together: dict[_Job, list[_Job]] = {}
-    for job in created:
-        together.setdefault((job[0], owners.get(job, job[1])), []).append(job)
+    together = grouped(((job[0], owners.get(job, job[1])), job) for job in created)
     started, ended = most("kube_job_status_start_time"), most("kube_job_status_completion_time")
     pods = most("kube_job_spec_parallelism")
     gpus = most('gpu_tenancy:gpus_of_job{created_by_kind="Job"}', "created_by_name")

@@ -66,8 +66,7 @@ def costs_table(statement: Statement) -> Table:
         own = [line for line in statement.lines if line.center == center]
         teams = dict.fromkeys(line.team for line in own)
         for team in teams:
-            costs = costs_of(line for line in own if line.team == team)
-            rows += [row(center or DASH, team, *costs, team=team)]
+            rows += [row(center or DASH, team, *costs_of(line for line in own if line.team == team), team=team)]
         if len(teams) > 1:
             rows.append(row(center or DASH, "all its teams", *costs_of(own), sums=True))
     rows += [row("total", "", *costs_of(statement.lines), sums=True)] if len(rows) > 1 else []
@@ -79,8 +78,7 @@ def costs_table(statement: Statement) -> Table:
 def _costs(lines: Iterable[Line], *, budgeted: bool) -> Iterator[str]:
     """Costs of lines; with budgets their sum and its used part, if every team of the lines has one."""
     own = list(lines)
-    for amount in ("guaranteed", "used", "idle", "borrowed"):
-        yield str(spent(own, amount))
+    yield from (str(spent(own, amount)) for amount in ("guaranteed", "used", "idle", "borrowed"))
     if budgeted:
         budgets = {line.team: line.budget for line in own}
         used = spent(own)

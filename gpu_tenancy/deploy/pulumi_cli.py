@@ -126,8 +126,7 @@ class PulumiCli:
         original = read_stack(stack, self.source)
         declared = load(original)
         adopted = list(dict.fromkeys([*declared.cluster.adopt, *adopt]))
-        source = for_embedded(original, declared, kubeconfig, adopted)
-        config: dict[str, Any] = to_config(source)
+        config: dict[str, Any] = to_config(for_embedded(original, declared, kubeconfig, adopted))
         for key, text in config.items():
             with suppress(json.JSONDecodeError):  # structured if it is JSON, as in a config file
                 config[key] = json.loads(text)

@@ -90,8 +90,7 @@ class Stacks:
                 fix = f"copy {torn}.bak over it, the state before the last operation; then run the same command again"
                 raise ConsoleError(f"the state {torn} is not complete", fix) from None
             raise
-        names = [summary.name.rpartition("/")[2] for summary in summaries]
-        known = sorted(filter(self._is_own, names))
+        known = sorted(filter(self._is_own, [summary.name.rpartition("/")[2] for summary in summaries]))
         known.sort(key=lambda name: self.names.index(name) if name in self.names else len(self.names))
         for name in known:
             self._write(name)
@@ -123,8 +122,7 @@ class Stacks:
     def _keep_salt(self, name: str) -> None:
         if _SALT in self._settings:
             return
-        written = read_table(self.folder / f"Pulumi.{name}.yaml")
-        if salt := written.get(_SALT):
+        if salt := read_table(self.folder / f"Pulumi.{name}.yaml").get(_SALT):
             self._settings[_SALT] = salt
             text = self._file.read_text(encoding="utf-8")
             write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")

@@ -77,8 +77,7 @@ def _quota(cli: AwsCli, quota: AwsQuota, needed: int) -> Iterator[Row]:
 
 
 def _zones(cli: AwsCli, needs: Sequence[NodesNeed], section: AwsCluster) -> Iterator[Row]:
-    types = sorted({need.machine.type for need in needs})
-    filters = [{"Name": "instance-type", "Values": types}]
+    filters = [{"Name": "instance-type", "Values": sorted({need.machine.type for need in needs})}]
     answer = cli.ask("ec2", "describe-instance-type-offerings", LocationType="availability-zone", Filters=filters)
     offered: dict[str, set[str]] = {}
     for offering in answer["InstanceTypeOfferings"]:
@@ -126,10 +125,9 @@ def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row
     # Auto Scaling ends running nodes to balance zones. EKS has no setting for it:
     # https://github.com/aws/containers-roadmap/issues/1453.
     filters = [{"Name": "tag:eks:cluster-name", "Values": [cluster]}]
-    answer = cli.ask("autoscaling", "describe-auto-scaling-groups", Filters=filters)
     by_pool = {
         str(tag["Value"]): group
-        for group in answer["AutoScalingGroups"]
+        for group in cli.ask("autoscaling", "describe-auto-scaling-groups", Filters=filters)["AutoScalingGroups"]
         for tag in group["Tags"]
         if tag["Key"] == "eks:nodegroup-name"
     }

@@ -28,8 +28,7 @@ def questions(stack: Stack, section: AzureCluster, resources: Sequence["Registra
     home = f"/subscriptions/{section.subscription}"
     group, types = section.resource_group, types_of(resources)
     here, rights = f"{home}/resourceGroups/{group}", _rights_by_scope(section, resources)
-    providers = {need.partition("/")[0] for need in [*facts.needed(types), *rights[here]]}
-    for provider in sorted(providers):
+    for provider in sorted({need.partition("/")[0] for need in [*facts.needed(types), *rights[here]]}):
         path, fix = f"{home}/providers/{provider}", f"run `az provider register --namespace {provider}`"
         asked = partial(_registered, arm, ("provider", provider, fix), path, "2025-04-01")
         yield Question("provider", provider, "Registered", asked)
@@ -86,8 +85,7 @@ def _machines(arm: Arm, home: str, needs: Iterable[NodesNeed], section: AzureClu
     in_location = {"$filter": f"location eq '{location}'"}
     machines = arm.pages(f"{compute}/skus", "2021-07-01", **in_location)
     skus = {str(sku["name"]): sku for sku in machines if sku.get("resourceType") == "virtualMachines"}
-    for need in listed:
-        yield _offered(need, skus.get(need.machine.type), location)
+    yield from (_offered(need, skus.get(need.machine.type), location) for need in listed)
     used = arm.pages(f"{compute}/locations/{location}/usages", "2026-04-01")
     usages = {str(usage["name"]["value"]).lower(): usage for usage in used}
     sums = Counter[str]()

@@ -125,8 +125,7 @@ def _guard_rows(
         if not place.applies(attempt, defaults=guards.defaults):
             return None
         filled = Attempt.model_validate(_substituted(cast("Json", attempt.model_dump()), place.values(guards)))
-        answer = _tried(cluster, filled, place)
-        return _row(guard, expected[guard], place, answer, intact=POLICY + guard in as_rendered)
+        return _row(guard, expected[guard], place, _tried(cluster, filled, place), intact=POLICY + guard in as_rendered)
 
     fine: dict[str, list[Row]] = {}
     with ThreadPoolExecutor(CONNECTIONS) as pool:

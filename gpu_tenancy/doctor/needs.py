@@ -52,8 +52,7 @@ def nodes_of(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> t
         pool, machine = resolved.pool, resolved.machine
         if machine and pool.machine:
             interfaces = machine.network.interfaces if pool.fabric and machine.network else 0
-            zones = tuple(pool.zones)
-            found.append(NodesNeed(name, machine, pool.nodes.max, pool.capacity.kind, zones, interfaces))
+            found.append(NodesNeed(name, machine, pool.nodes.max, pool.capacity.kind, tuple(pool.zones), interfaces))
     return tuple(found)
 
 

@@ -145,8 +145,7 @@ def rights_of(
         if not lacking:
             yield Row("rights", place, needed, "allowed", "OK")
         for right in lacking:
-            answer = answers.get(right, "not allowed")
-            yield Row("rights", f"{right} on {place}", "allowed", answer, "missing", fix)
+            yield Row("rights", f"{right} on {place}", "allowed", answers.get(right, "not allowed"), "missing", fix)
 
     return Question("rights", place, needed, asked)
 

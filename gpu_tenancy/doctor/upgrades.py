@@ -90,8 +90,7 @@ def _definitions(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
 def _of_kind(cluster: Cluster, release: ReleasePlan, kind: StoredKind, later: Sequence[str]) -> Iterator[Row]:
     # `later` are the versions that the next definition of the kind serves.
     if kind.old:
-        found = f"stored also as {', '.join(kind.old)}"
-        row = partial(Row, "stored", kind.name, f"only {kind.storage}", found)
+        row = partial(Row, "stored", kind.name, f"only {kind.storage}", f"stored also as {', '.join(kind.old)}")
         if lost := [version for version in kind.old if version not in later]:
             lacking = f"{release.name} {release.version} does not serve {', '.join(lost)} and cannot be installed"
             yield row("missing", f"{lacking}; run {MIGRATE}")

@@ -109,8 +109,7 @@ def client_of_etcd(places: Places) -> ssl.SSLContext:
 def _valid(file: Path) -> bool:
     if not file.is_file():
         return False
-    certificate = x509.load_pem_x509_certificate(file.read_bytes())
-    return certificate.not_valid_after_utc > datetime.now(UTC) + _RENEWED
+    return x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc > datetime.now(UTC) + _RENEWED
 
 
 def make_webhook_certificates(folder: Path, services: Sequence[str], authority: str) -> Mapping[str, str]:
@@ -175,7 +174,6 @@ def _builder(
     subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedelta, *, signs: bool
 ) -> x509.CertificateBuilder:
     now, unused = datetime.now(UTC), dict.fromkeys(_UNUSED, False)
-    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=signs, **unused)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -184,7 +182,7 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SKEW)
         .not_valid_after(now + validity)
-        .add_extension(usage, critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, key_cert_sign=signs, **unused), critical=True)
     )
 
 

@@ -100,17 +100,10 @@ def admission_flags(service: str, home: Path) -> list[str]:
     file = home / "admission.json"
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": settings.limited_classes}
     limited = [{"resource": "pods", "matchScopes": [scope]}] if settings.limited_classes else []
-    configuration = {
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "ResourceQuotaConfiguration",
-        "limitedResources": limited,
-    }
-    admission = {
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AdmissionConfiguration",
-        "plugins": [{"name": "ResourceQuota", "configuration": configuration}],
-    }
-    write_private(file, json.dumps(admission))
+    api = "apiserver.config.k8s.io/v1"
+    quota = {"apiVersion": api, "kind": "ResourceQuotaConfiguration", "limitedResources": limited}
+    plugins = [{"name": "ResourceQuota", "configuration": quota}]
+    write_private(file, json.dumps({"apiVersion": api, "kind": "AdmissionConfiguration", "plugins": plugins}))
     return [f"--enable-admission-plugins={','.join(settings.plugins)}", f"--admission-control-config-file={file}"]
 
 

@@ -36,7 +36,6 @@ READY_WITHIN: Final = 90.0  # seconds in which the API server must be ready; it 
 # Seconds in which requests are repeated while the API server, or a webhook that it calls, does not answer.
 RETRY_SECONDS: Final = 30.0
 
-
 _FULL: Final = "no space left on device"  # the text of ENOSPC in programs in Go
 _SEARCHED: Final = 500  # lines at the end of a log to search; stacks of goroutines follow the cause
 
@@ -97,10 +96,9 @@ class Platform:
         """The status of each part, in the order of their start."""
         running = self._running()
         alive = {part: started.pid for part, started in running.parts.items() if started.process} if running else {}
-        recorded = self.controllers.recorded()
         return (
             *(PartStatus(part, alive.get(part)) for part in PARTS),
-            *(PartStatus(one.name, one.started.pid if one.runs else None) for one in recorded),
+            *(PartStatus(one.name, one.started.pid if one.runs else None) for one in self.controllers.recorded()),
         )
 
     def carried(self) -> Carried | None:

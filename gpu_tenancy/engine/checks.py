@@ -94,10 +94,9 @@ def problems(rendered: Rendered) -> tuple[str, ...]:
     A stack is expected to have one cluster: the same name for two providers is a duplicate.
     """
     objects = kubernetes_objects(rendered)
-    urns = Counter(registration.urn for registration in rendered.registrations)
     repeated = (
         f"{urn}: declared {count} times, but a URN must be unique in a stack; give each resource a unique name"
-        for urn, count in urns.items()
+        for urn, count in Counter(registration.urn for registration in rendered.registrations).items()
         if count > 1
     )
     unresolved = (message for item in objects for message in _unresolved(item))

@@ -26,8 +26,7 @@ def details(manifest: Manifest) -> str:
     """Returns an object's most important fields; empty for other kinds. Pass a manifest without secrets."""
     if kind := kind_of(manifest):
         return _workload(manifest, kind)
-    group = text_at(manifest, "apiVersion").rpartition("/")[0]
-    describe = _BY_KIND.get((group, text_at(manifest, "kind")))
+    describe = _BY_KIND.get((text_at(manifest, "apiVersion").rpartition("/")[0], text_at(manifest, "kind")))
     return describe(manifest) if describe else ""
 
 

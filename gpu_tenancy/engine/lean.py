@@ -95,8 +95,7 @@ class _Properties(dict[str, Any]):
             if failed is not None:
                 future.set_exception(failed)
             else:
-                resources = {*(deps or ()), self._resource}
-                future.set_result(_original(_DATA)(resources, value, is_known, is_secret))
+                future.set_result(_original(_DATA)({*(deps or ()), self._resource}, value, is_known, is_secret))
 
         return resolve
 

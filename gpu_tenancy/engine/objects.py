@@ -92,12 +92,11 @@ def _object(registration: Registration, depends_on: tuple[str, ...]) -> Kubernet
     inputs = registration.inputs
     # The data of a Secret is secret even if the program did not mark it.
     data = ("data", "stringData") if inputs.get("kind") == "Secret" else ()
-    secrets = (*registration.secret_paths, *((key,) for key in data if key in inputs))
     return KubernetesObject(
         manifest={**{key: inputs[key] for key in _FIRST_KEYS if key in inputs}, **inputs},
         urn=registration.urn,
         depends_on=depends_on,
-        secret_paths=tuple(dict.fromkeys(secrets)),
+        secret_paths=tuple(dict.fromkeys((*registration.secret_paths, *((key,) for key in data if key in inputs)))),
         unknown_paths=registration.unknown_paths,
     )
 
@@ -160,8 +159,7 @@ class _Needs:
         while above is not None:
             ancestors.add(above.urn)
             above = self._known.get(above.parent)
-        provider = registration.provider.rpartition("::")[0]
-        for urn in sorted({*registration.dependencies, provider} - ancestors):
+        for urn in sorted({*registration.dependencies, registration.provider.rpartition("::")[0]} - ancestors):
             if urn in self._known:
                 yield urn, True
         if parent is not None:

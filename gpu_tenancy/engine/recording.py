@@ -78,8 +78,7 @@ class _Decoder:
 def decode(struct: Struct) -> Decoded:
     """Decodes properties: references become URNs, whole floats `int` (an API server rejects `8.0` replicas)."""
     decoder = _Decoder()
-    properties = decoder.fields(struct, ())
-    return Decoded(properties, tuple(decoder.secrets), tuple(decoder.unknowns))
+    return Decoded(decoder.fields(struct, ()), tuple(decoder.secrets), tuple(decoder.unknowns))
 
 
 T = TypeVar("T")
@@ -285,19 +284,17 @@ class RecordingMonitor(MockMonitor):
 
     def _answer(self, token: str) -> Struct:
         if token not in self._answers:
-            message = (
+            raise OfflineError(
                 f"{token}: this function needs a cloud or a cluster, which an offline preview does not have; "
                 "read the value from the stack's configuration, or pass an answer to render()"
             )
-            raise OfflineError(message)
         answer = Struct()
         answer.update(self._answers[token])
         return answer
 
 
 def _reject_transforms(what: str) -> NoReturn:
-    message = f"{what}: transforms are not supported in an offline preview; set the property on the resource"
-    raise OfflineError(message)
+    raise OfflineError(f"{what}: transforms are not supported in an offline preview; set the property on the resource")
 
 
 def _id(name: str, inputs: Mapping[str, Json]) -> str:

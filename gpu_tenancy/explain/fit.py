@@ -50,8 +50,7 @@ class Fitting:
         """Whether it fits, and the first check that decides it."""
         deciding = (answer for answer in self.answers if answer.verdict == self.verdict)
         # A larger quota helps no pod that no node can have, or that the API server refuses.
-        refusals = {Check.NODES, Check.PRIORITY, Check.API_SERVER}
-        first = refusals if self.verdict == "never" else set[Check]()
+        first = {Check.NODES, Check.PRIORITY, Check.API_SERVER} if self.verdict == "never" else set[Check]()
         decisive = min(deciding, key=lambda answer: answer.check not in first, default=None)
         about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
         match self.verdict:
@@ -263,8 +262,7 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
     assigned = {offer.pods.name: [request.flavor for request in offer.requests] for offer in offers}
     flavors = {name_of(flavor): flavor for flavor in state.of("ResourceFlavor")}
     for pods in sets:
-        names = dict.fromkeys(assigned.get(pods.name, ()))
-        chosen = [flavors[name] for name in names if name in flavors]
+        chosen = [flavors[name] for name in dict.fromkeys(assigned.get(pods.name, ())) if name in flavors]
         answer, nodes = judge_nodes(nodes, pods, chosen, every_pod=state.knows("Pod"))
         yield _of(demand, pods.name, answer)
 

@@ -163,8 +163,7 @@ def messages_of(target: Target, state: State) -> Iterator[str]:
         placed = condition(pod, "PodScheduled")
         if text_at(placed, "status") == "False" and text_at(placed, "message"):
             yield f"pod {name_of(pod)}: {text_at(placed, 'message')}"
-    for message in rejected_pods(target, state):
-        yield f"refused: {message}"
+    yield from (f"refused: {message}" for message in rejected_pods(target, state))
 
 
 def after_preemption(found: Why, workload: Workload, queues: Queues) -> Why:

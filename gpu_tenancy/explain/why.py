@@ -129,8 +129,7 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> running.Why:
 def _switched_off(workload: Workload) -> Reason:
     # A user who may not change Workloads can requeue it, too.
     again = f"run `tenancy requeue {workload.label}`"
-    reason = text_at(condition(workload.manifest, "Evicted"), "reason")
-    if reason.endswith("MaximumExecutionTimeExceeded"):
+    if text_at(condition(workload.manifest, "Evicted"), "reason").endswith("MaximumExecutionTimeExceeded"):
         longest = int_at(workload.manifest, "spec", "maximumExecutionTimeSeconds")
         fix = f"{again}, which lets it run as long again; or submit it with a longer deadline"
         return f"it ran for its maximum run time of {longest} s, and Kueue stopped it", fix
@@ -171,8 +170,7 @@ def _checked(workload: Workload, lines: list[str]) -> running.Why:
         lines.append(f"pending in worker clusters {', '.join(workers)}: {first}")
     checks_text = ", ".join(names) or "of its queue"
     reason = f"quota is reserved ({leading_text(workload.total)}), but admission check {checks_text} is not ready"
-    fix = "wait for the check, for example for new nodes; see the AdmissionCheck"
-    return running.Why(lines, reason, fix)
+    return running.Why(lines, reason, "wait for the check, for example for new nodes; see the AdmissionCheck")
 
 
 def _pending(queues: Queues, workload: Workload, lines: list[str]) -> running.Why:

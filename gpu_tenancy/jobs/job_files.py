@@ -64,8 +64,7 @@ def read_job(file: FilePath, team: str) -> Wish:
         raise ConsoleError(f"{shown}: has {len(jobs)} jobs", "write one, as NAME: KEYS, such as `nightly: {image: …}`")
     for name, job in jobs.items():
         path = (*around, name)
-        found = (replace(problem, file=shown, line=source.line(problem.path)) for problem in _of_stacks(path, job))
-        problems += found
+        problems += (replace(problem, file=shown, line=source.line(problem.path)) for problem in _of_stacks(path, job))
     if problems:
         raise StackError(problems)
     (name, job), *_ = jobs.items()

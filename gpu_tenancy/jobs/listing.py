@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, gpus, leading_text
 from gpu_tenancy.base.terminal import table
@@ -104,10 +105,8 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
         replace(_job(one, places, users), wait=expected.get(one.label), uncovered=_uncovered(queues, one, reasons))
         for one in workloads
     ]
-    bound: dict[str, list[str]] = {}
-    for job in jobs:
-        if job.state == "pending" and job.uncovered:
-            bound.setdefault(job.uncovered, []).append(job.name if team else f"{job.namespace}/{job.name}")
+    pending = (job for job in jobs if job.state == "pending" and job.uncovered)
+    bound = grouped((job.uncovered, job.name if team else f"{job.namespace}/{job.name}") for job in pending)
     jobs += _gangs(state, team, {owner for workload in workloads for owner in workload.owners})
     jobs.sort(key=lambda job: (job.state != "admitted", job.state != "reserved", job.place or 0, job.since, job.name))
     held = {(workload.holder, line): None for workload in workloads for line, held in workload.held.items() if held}

@@ -36,8 +36,7 @@ class Logs:
         printed = 0
         for number, pod in pods:
             if started(pod):
-                prefix = self._prefix(jobs, manifest, number)
-                printed += self._print(pod, prefix, follow=False)
+                printed += self._print(pod, self._prefix(jobs, manifest, number), follow=False)
             else:
                 self.note(f"pod {number} ({name_of(pod)}) has no log yet: it is {_phase(pod)}")
         if not printed:

@@ -193,8 +193,7 @@ def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) ->
 def _head(wish: Wish, worker: PodPlan, team: str, state: State) -> PodPlan:
     """The head of a Ray cluster runs on nodes without GPUs, if the queue has any."""
     _, place = placed(replace(wish, gpus=0, cpu="", memory="", flavor="" if wish.gpus else wish.flavor), team, state)
-    sizes = _defaults(state) or _HEAD
-    head = replace(worker, amounts=sizes, shared_memory=wish.shared_memory or 0)
+    head = replace(worker, amounts=_defaults(state) or _HEAD, shared_memory=wish.shared_memory or 0)
     if not place.flavors:
         return head
     return replace(head, node_labels=dict(place.labels), tolerated=place.taints, topology=place.topology)

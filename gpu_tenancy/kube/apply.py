@@ -111,8 +111,7 @@ class Applier:
 
     def redefined(self, groups: Iterable[str]) -> None:
         """Records that definitions of these API groups were just created or changed."""
-        settled = time.monotonic() + _SCHEMA_DELAY
-        self._settled.update(dict.fromkeys(groups, settled))
+        self._settled.update(dict.fromkeys(groups, time.monotonic() + _SCHEMA_DELAY))
 
     def apply(self, wanted: Wanted) -> Applied:
         """Creates, changes, replaces or keeps an object, and returns its new live state.
@@ -141,8 +140,7 @@ class Applier:
             if wanted.adopted or not self._may_replace(wanted, error):
                 raise
             # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
-            foreground = "." not in wanted.reference.group
-            self._cluster.delete(wanted.reference, uid=live.uid, foreground=foreground)
+            self._cluster.delete(wanted.reference, uid=live.uid, foreground="." not in wanted.reference.group)
             return Applied("replaced", self._apply(wanted))
         if after.uid != live.uid:
             return Applied("created", after)

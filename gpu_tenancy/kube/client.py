@@ -239,8 +239,7 @@ class Cluster:
         fields from other managers instead of raising a conflict (409).
         """
         path, accept = self._path(Reference.of(manifest)), partial(wanted=metadata_only)
-        query = writing(dry_run=dry_run, force=force)
-        return self._ask(Request("PATCH", path, query, manifest, APPLY, accept))
+        return self._ask(Request("PATCH", path, writing(dry_run=dry_run, force=force), manifest, APPLY, accept))
 
     def patch(self, reference: Reference, patch: Mapping[str, Json], *, subresource: str = "") -> Manifest:
         """Changes fields by a JSON merge patch; `subresource` can be `status`, to act as a controller."""
@@ -357,8 +356,7 @@ class Cluster:
         resource = self.resource(reference.api_version, reference.kind)
         if resource.namespaced != bool(reference.namespace):
             scope, fix = ("namespaced", "set") if resource.namespaced else ("cluster-scoped", "remove")
-            message = f"{reference.kind} is {scope}; {fix} metadata.namespace"
-            raise ApiError(_BAD_REQUEST, "BadRequest", message)
+            raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind} is {scope}; {fix} metadata.namespace")
         return resource
 
     def _path(self, reference: Reference) -> str:

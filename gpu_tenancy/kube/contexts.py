@@ -158,8 +158,7 @@ class Login:
             if authority := content(self._cluster, "certificate-authority", self._place):
                 spec["cluster"]["certificate-authority-data"] = base64.b64encode(authority).decode()
             extensions: list[dict[str, Any]] = self._cluster.get("extensions") or []
-            own = (row["extension"] for row in extensions if row["name"] == _CONFIG)
-            spec["cluster"]["config"] = next(own, None)
+            spec["cluster"]["config"] = next((row["extension"] for row in extensions if row["name"] == _CONFIG), None)
         asked = {"apiVersion": section.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
         named = {variable["name"]: variable["value"] for variable in section.get("env") or ()}
         try:

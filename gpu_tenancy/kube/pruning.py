@@ -175,8 +175,7 @@ class StoredKind:
 
 def stored_kinds(cluster: Cluster, groups: Collection[str] = ()) -> tuple[StoredKind, ...]:
     """The custom kinds of API groups, or of all groups."""
-    definitions = cluster.list(*DEFINITION)
-    return tuple(_of(one) for one in definitions if not groups or text_at(one, "spec", "group") in groups)
+    return tuple(_of(one) for one in cluster.list(*DEFINITION) if not groups or text_at(one, "spec", "group") in groups)
 
 
 def _of(definition: Manifest) -> StoredKind:

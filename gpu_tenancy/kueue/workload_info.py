@@ -52,7 +52,6 @@ class Verdict:
 
 _NO_QUOTA: Final = (Outcome.NO_FIT, Outcome.NO_CANDIDATES)
 
-
 PODS: Final = "pods"  # counts pods if a ClusterQueue has a quota for it
 
 

@@ -157,14 +157,12 @@ def _pod(pod: Manifest) -> Iterator[Sample]:
         yield "kube_pod_status_phase", {**of, "phase": phase}, phase == text_at(pod, "status", "phase")
     yield from _time("kube_pod_start_time", of, text_at(pod, "status", "startTime"))
     yield from _time("kube_pod_deletion_timestamp", of, text_at(pod, "metadata", "deletionTimestamp"))
-    statuses = maps_at(pod, "status", "containerStatuses")
-    ends = [text_at(one, "state", "terminated", "finishedAt") for one in statuses]
+    ends = [text_at(one, "state", "terminated", "finishedAt") for one in maps_at(pod, "status", "containerStatuses")]
     yield from _time("kube_pod_completion_time", of, max(ends, default=""))
     for container in maps_at(pod, "spec", "containers"):
         labels = {**of, "container": text_at(container, "name"), **node}
         for resource, amount in texts_at(container, "resources", "requests").items():
-            requested = float(parse_quantity(amount))
-            yield "kube_pod_container_resource_requests", {**labels, **_unit(resource)}, requested
+            yield "kube_pod_container_resource_requests", {**labels, **_unit(resource)}, float(parse_quantity(amount))
 
 
 def _job(job: Manifest) -> Iterator[Sample]:
@@ -208,13 +206,12 @@ def _deployment(deployment: Manifest) -> Iterator[Sample]:
 
 def _autoscaler(autoscaler: Manifest) -> Iterator[Sample]:
     of = _named(autoscaler, "horizontalpodautoscaler")
-    replicas = {
+    for name, value in {
         "status_current": int_at(autoscaler, "status", "currentReplicas"),
         "status_desired": int_at(autoscaler, "status", "desiredReplicas"),
         "spec_min": int_at(autoscaler, "spec", "minReplicas", otherwise=1),
         "spec_max": int_at(autoscaler, "spec", "maxReplicas"),
-    }
-    for name, value in replicas.items():
+    }.items():
         yield f"kube_horizontalpodautoscaler_{name}_replicas", of, value
 
 

@@ -97,8 +97,7 @@ def promises(summary: Summary) -> Table:
     """Table of each team's guarantee, limit and usage, as read from the API server."""
     counts = available(flavor.resource for flavor in summary.supply)
     heads = "team", "flavor", "scheduler", "guaranteed#", "limit#", "used#", "flavor in use#", "lends"
-    drop = "scheduler", "lends", "flavor in use"
-    listed = table(*heads, drop=drop, title=f"{counts}, read from the API server")
+    listed = table(*heads, drop=("scheduler", "lends", "flavor in use"), title=f"{counts}, read from the API server")
     supply = {flavor.flavor: flavor for flavor in summary.supply}
     for holding in summary.holdings:
         flavor = supply[holding.flavor]

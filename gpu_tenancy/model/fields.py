@@ -114,7 +114,6 @@ _IMAGE: Final = re.compile(
     r"(?P<name>[a-z0-9._-]+(:\d+(?=/))?(/[a-z0-9._-]+)*)(?P<tag>:[\w][\w.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
 )
 
-
 _RESERVED: Final = re.compile(
     r"owner|cost-center|environment|gpu-tier|app\.kubernetes\.io/managed-by"
     r"|(?!app\.kubernetes\.io/)([-a-z0-9.]+\.)?(kubernetes\.io|gpu-tenancy\.dev|volcano\.sh|fluid\.io)/.*"
@@ -255,61 +254,51 @@ _CPUS: Final = _written(lambda cpu: cpu / 1000 if cpu % 1000 else cpu // 1000)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
-Name: TypeAlias = Annotated[
-    str,
-    Matching(
-        re.compile(_LABEL),
-        "is not a valid Kubernetes name",
-        "use at most 63 lowercase letters, digits and '-'; start and end with a letter or digit",
-    ),
-]
+_NAME: Final = Matching(
+    re.compile(_LABEL),
+    "is not a valid Kubernetes name",
+    "use at most 63 lowercase letters, digits and '-'; start and end with a letter or digit",
+)
+Name: TypeAlias = Annotated[str, _NAME]
 """A name of a Kubernetes object: a DNS label."""
 
-DottedName: TypeAlias = Annotated[
-    str,
-    Matching(
-        re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"),
-        "is not a valid Kubernetes name",
-        "use at most 253 lowercase letters, digits, '-' and '.'; start and end with a letter or digit",
-    ),
-]
+_DOTTED_NAME: Final = Matching(
+    re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"),
+    "is not a valid Kubernetes name",
+    "use at most 253 lowercase letters, digits, '-' and '.'; start and end with a letter or digit",
+)
+DottedName: TypeAlias = Annotated[str, _DOTTED_NAME]
 """A name of a Kubernetes object that is a DNS subdomain, such as `org.vision`."""
 
-WorkloadName: TypeAlias = Annotated[
-    str,
-    Matching(
-        re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?"),
-        "is not a valid workload name: a Service and the pods of a job get this name",
-        "use at most 50 lowercase letters, digits and '-'; start with a letter",
-    ),
-]
+_WORKLOAD_NAME: Final = Matching(
+    re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?"),
+    "is not a valid workload name: a Service and the pods of a job get this name",
+    "use at most 50 lowercase letters, digits and '-'; start with a letter",
+)
+WorkloadName: TypeAlias = Annotated[str, _WORKLOAD_NAME]
 """A valid name for a Service (starts with a letter) and for a job's pods (leaves room for suffixes)."""
 
 ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]  # with a domain
 
 Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
-Host: TypeAlias = Annotated[
-    str,
-    Matching(
-        re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})+"),
-        "is not a host",
-        "use a DNS name in lowercase, such as chat.example.com, or *.example.com for all names below example.com",
-    ),
-]
+_HOST: Final = Matching(
+    re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})+"),
+    "is not a host",
+    "use a DNS name in lowercase, such as chat.example.com, or *.example.com for all names below example.com",
+)
+Host: TypeAlias = Annotated[str, _HOST]
 """A DNS name, or all names below one."""
 
 Weight: TypeAlias = Annotated[float, Field(gt=0, le=MOST_OBJECTS)]
 
-LabelValue: TypeAlias = Annotated[
-    str,
-    Matching(
-        re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"),
-        "is not a valid label value",
-        "use at most 63 letters, digits, '-', '_' and '.'; start and end with a letter or digit",
-        schema="",
-    ),
-]
+_LABEL_VALUE: Final = Matching(
+    re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"),
+    "is not a valid label value",
+    "use at most 63 letters, digits, '-', '_' and '.'; start and end with a letter or digit",
+    schema="",
+)
+LabelValue: TypeAlias = Annotated[str, _LABEL_VALUE]
 LabelKey: TypeAlias = Annotated[
     str,
     Matching(_LABEL_KEY, "is not a valid label key", "use NAME or DOMAIN/NAME, such as example.com/pool", schema=""),

@@ -163,7 +163,6 @@ _KEYS_LISTING: Final = "tenancy catalogue schema"
 _MUST: Final = re.compile(r"^(Input|String|List|Dictionary|Set|Value) should ")
 """Start of pydantic's messages about values."""
 
-
 _NAMES_ITS_VALUE: Final = (
     *("missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found"),
     *_MAPPINGS,

@@ -175,8 +175,7 @@ def _differs(first: _Worker, other: _Worker, what: str, one: object, two: object
 
 def _brief(value: object) -> str:
     if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, object]", value).items()
-        return ", ".join(f"{key} {_brief(one)}" for key, one in pairs) or "none"
+        return ", ".join(f"{key} {_brief(one)}" for key, one in cast("Mapping[str, object]", value).items()) or "none"
     return "unset" if value is None else "another section" if isinstance(value, Section) else str(value)
 
 

@@ -58,8 +58,7 @@ class Session:
     def evaluate(self, stack: wire.AnalyzeStackRequest) -> PackResult:
         """Evaluates each resource, after remedies if rules have that level, and then the stack."""
         findings: list[Finding] = []
-        configs = self.config.policyConfig.values()
-        if remedies := any(config.enforcementLevel == wire.REMEDIATE for config in configs):
+        if remedies := any(config.enforcementLevel == wire.REMEDIATE for config in self.config.policyConfig.values()):
             stack = deepcopy(stack)  # which other packs evaluate as it is
         for resource, request in zip(stack.resources, resource_requests(stack), strict=True):
             for remedy in self.client.remediate(request) if remedies else ():

@@ -34,11 +34,10 @@ def machine_facts() -> dict[str, Any]:
     for cloud, table in cloud_tables().items():
         rows = [machine for (of, _), machine in machines().items() if of == cloud and machine.type == machine.name]
         prices = {machine.name: machine.price.on_demand for machine in rows if machine.price.on_demand is not None}
-        gpus = {machine.name: machine.gpus for machine in rows if machine.gpus}
         facts[cloud] = {
             "source": table.source,
             "date": table.date,
-            "gpus": gpus | table.others.gpus,
+            "gpus": {machine.name: machine.gpus for machine in rows if machine.gpus} | table.others.gpus,
             "prices": {
                 **table.prices.model_dump(include={"region", "source", "date"}),
                 "machines": prices | table.others.prices,

@@ -27,7 +27,6 @@ _OUTCOMES: Final = "gpu-rules-outcomes"  # trailing metadata with outcomes, from
 _TYPE: Final = "gpu-rules-type"  # trailing metadata: no rule checks the resource's type, so no more calls are needed
 _METADATA: Final = 16 * 1024 * 1024  # bytes of trailing metadata: gRPC's default of 8 KiB is too small for large stacks
 
-
 Reported: TypeAlias = tuple[wire.AnalyzeDiagnostic, Outcome | None]  # None: the pack does not report outcomes
 _KNOWN: Final = frozenset(Outcome)
 

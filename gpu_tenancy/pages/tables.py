@@ -57,8 +57,7 @@ class Table:
 
 def row(*texts: object, team: str = "", sums: bool = False) -> Row:
     """A row of cells or plain values."""
-    cells = tuple(text if isinstance(text, Cell) else Cell(str(text)) for text in texts)
-    return Row(cells, team=team, sums=sums)
+    return Row(tuple(text if isinstance(text, Cell) else Cell(str(text)) for text in texts), team=team, sums=sums)
 
 
 def columns(*titles: str) -> tuple[Column, ...]:

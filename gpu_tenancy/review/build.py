@@ -215,7 +215,9 @@ class _Known:
     def change(self, action: Action, urn: str, step: Mapping[str, Any], state: Mapping[str, Any]) -> Change:
         old, new = _map(_map(step.get("oldState")).get("inputs")), _map(_map(step.get("newState")).get("inputs"))
         forcing = {str(reason) for reason in step.get("replaceReasons") or ()}
-        keys = {path: _keys(path) for path in sorted(_map(step.get("detailedDiff")))}
+        keys = {
+            path: ["".join(match) for match in _KEY.findall(path)] for path in sorted(_map(step.get("detailedDiff")))
+        }
         fields = tuple(
             FieldChange(".".join(at), _at(old, at), _at(new, at), replaces=not forcing.isdisjoint((path, *at[:1])))
             for path, at in keys.items()
@@ -234,10 +236,6 @@ def _after_stack(urn: str) -> str:
 
 # A key of a property path such as `spec.containers[0].resources["nvidia.com/gpu"]`.
 _KEY: Final = re.compile(r'\["(.+?)"\]|\[(.+?)\]|([^.[]+)')
-
-
-def _keys(path: str) -> list[str]:
-    return ["".join(match) for match in _KEY.findall(path)]
 
 
 def _at(value: Any, keys: list[str]) -> str:

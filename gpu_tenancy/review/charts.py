@@ -171,11 +171,10 @@ class Drawing:
             capacity = self._capacity.get(flavor, 0)
             whole = self._text(flavor, capacity)
             bound = f"no limit, capacity {whole}" if limit is None else f"limit {self._text(flavor, limit)} of {whole}"
-            end = capacity if limit is None else limit
             yield self._drawn(flavor, guaranteed, limit)(
                 name=group.name,
                 scheduler="Kueue",
-                numbers=_numbers(self._resources.get(flavor, ""), guaranteed, end),
+                numbers=_numbers(self._resources.get(flavor, ""), guaranteed, capacity if limit is None else limit),
                 remark="",
                 says=f"cohort {group.name}, {flavor}: {self._text(flavor, guaranteed)} guaranteed, "
                 f"{self._text(flavor, own)} of them for any of its teams; {bound}",

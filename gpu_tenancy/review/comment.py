@@ -92,11 +92,9 @@ def _sections(review: Review) -> Iterator[Section]:
     bill = (*_figure_lines(all_["bill"]), "", *(f"- {text(note)}" for note in now.bill.notes))
     yield Section("monthly bill", 7, tuple(folded(f"<b>{all_['bill'].title}</b>", bill)))
     for title, rank, costs in (("cost center", 8, all_["cost-by-centre"]), ("team", 9, all_["cost-by-team"])):
-        lines = folded(f"<b>{costs.title}</b>", _figure_lines(costs))
-        yield Section(f"cost by {title}", rank, tuple(lines))
+        yield Section(f"cost by {title}", rank, tuple(folded(f"<b>{costs.title}</b>", _figure_lines(costs))))
     yield _table("serving", 10, all_["serving"])
-    warnings = tuple(_listed("<b>Warnings</b>", map(prose, now.warnings)))
-    yield Section("warnings", 3, warnings)
+    yield Section("warnings", 3, tuple(_listed("<b>Warnings</b>", map(prose, now.warnings))))
     needed = _listed("<b>Before the deployment</b>, these must exist", map(code, review.prerequisites))
     yield Section("before the deployment", 3, tuple(needed))
     if now.ways_in:

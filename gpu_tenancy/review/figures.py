@@ -45,8 +45,7 @@ class Figure:
 def differences(tables: Iterable[Table]) -> Iterator[Difference]:
     """Removed rows, new rows and changed values of compared tables, in their order."""
     for table in tables:
-        for gone in table.gone:
-            yield Difference(table.title, gone, "", "present", "removed")
+        yield from (Difference(table.title, gone, "", "present", "removed") for gone in table.gone)
         for line in table.rows:
             label = ", ".join(about(table, line))
             pairs = [(column.title, cell) for column, cell in zip(table.columns, line.cells, strict=True)]
@@ -192,8 +191,7 @@ def shown(review: Review) -> tuple[Change, ...]:
 
 def change_groups(review: Review) -> tuple[ChangeGroup, ...]:
     """Changes by group, losses first, then by name; Pulumi's preview takes precedence over the files."""
-    overlaid = _overlaid(review)
-    groups = grouped((pair[0].group, pair) for pair in overlaid)
+    groups = grouped((pair[0].group, pair) for pair in _overlaid(review))
 
     def place(name: str) -> tuple[int, str]:
         worst = min(ACTIONS.index(change.action) for change, _ in groups[name])

@@ -192,8 +192,7 @@ def _team_costs(outlook: StackOutlook, costs: _Costs) -> Table:
     others = [name for name in costs.used.teams if name not in names] if costs.used else []
     rows += [row(name, "not in the stack", *costs.cells(NOTHING, [name])) for name in others]
     rows.append(row("all teams", "", *costs.cells(total(outlook), [*names, *others]), sums=True))
-    heads = columns("team", "cost center", *costs.heads)
-    return Table("cost-by-team", "Monthly cost by team", heads, tuple(rows))
+    return Table("cost-by-team", "Monthly cost by team", columns("team", "cost center", *costs.heads), tuple(rows))
 
 
 def _names(teams: Iterable[TeamOutlook]) -> list[str]:

@@ -40,10 +40,9 @@ _OUTCOMES: Final[dict[str, str]] = {"advice": "broken"}  # of a finding's kind; 
 def judged(rendered: Rendered, packs: Sequence[PackResult]) -> Rules:
     """The results of policy packs; mandatory violations come first."""
     findings = [finding for pack in packs for finding in pack.findings]
-    not_passed = {(finding.pack, finding.rule) for finding in findings}
     return Rules(
         lines=rule_lines(rendered, findings),
-        held=sum(pack.rules for pack in packs) - len(not_passed),
+        held=sum(pack.rules for pack in packs) - len({(finding.pack, finding.rule) for finding in findings}),
         packs=tuple(f"{pack.pack} {pack.version}" for pack in packs),
         levels=dict(Counter(state.level for pack in packs for state in pack.states.values())),
     )
@@ -160,13 +159,12 @@ def _same(one: PackChoice, other: PackChoice, project: Path, ref: str) -> bool:
 
 def _files(pack: PackChoice) -> dict[str, bytes]:
     """Contents by path in the folder, and of the configuration; packs share files by links."""
-    found = {
+    return {
         os.path.relpath(Path(place, name), pack.folder): Path(place, name).read_bytes()
         for place, _, names in os.walk(pack.folder, followlinks=True)
         for name in names
         if Path(place).name != "__pycache__" and Path(place, name).is_file()
-    }
-    return found | ({"": pack.config.read_bytes()} if pack.config else {})
+    } | ({"": pack.config.read_bytes()} if pack.config else {})
 
 
 def weaker_rules(before: PackResult, now: PackResult) -> Iterator[WeakerRule]:

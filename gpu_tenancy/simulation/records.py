@@ -190,8 +190,7 @@ class Trace:
         end = times.get("Finished", self.until)
         if "Admitted" not in times or end is None:
             return "not admitted, or not finished"
-        evictions = status.get("schedulingStats", {}).get("evictions", ())
-        counts = {one["reason"]: int(one["count"]) for one in evictions}
+        counts = {one["reason"]: int(one["count"]) for one in status.get("schedulingStats", {}).get("evictions", ())}
         total = sum(counts.values())
         run = Run(
             times["Admitted"],

@@ -251,6 +251,5 @@ def holdings(tree: Tree, moment: Moment) -> Iterator[Held]:
 
 def every_measure(tree: Tree) -> Iterator[Measure]:
     """Everything that a stack counts: the GPUs of each flavor, or its CPU and memory; GPUs first."""
-    ordered = sorted(tree.flavors.items(), key=lambda item: item[1].resource is None)
-    for name, flavor in ordered:
+    for name, flavor in sorted(tree.flavors.items(), key=lambda item: item[1].resource is None):
         yield from (Measure(name, resource) for resource in ((flavor.resource,) if flavor.resource else (CPU, MEMORY)))

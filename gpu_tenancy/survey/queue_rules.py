@@ -95,8 +95,7 @@ def _nobody_schedules(facts: Facts) -> Iterator[Finding]:
     total: dict[str, dict[str, int]] = defaultdict(dict)
     for pod, wanted in facts.gpu_pods:
         gated = at(pod, "spec", "schedulingGates")
-        seen = condition(pod, "PodScheduled")
-        if not text_at(pod, "spec", "nodeName") and not gated and not seen:
+        if not text_at(pod, "spec", "nodeName") and not gated and not condition(pod, "PodScheduled"):
             which = scheduler(map_at(pod, "spec"))
             named[which].append(f"{namespace_of(pod)}/{name_of(pod)}")
             total[which] = add(total[which], wanted)
@@ -110,10 +109,9 @@ def _nobody_schedules(facts: Facts) -> Iterator[Finding]:
 def _gated(facts: Facts) -> Iterator[Finding]:
     found = [(wanted, f"{namespace}/{name}") for wanted, is_gated, namespace, name in unplaced(facts) if is_gated]
     if found:
-        total = add(*(wanted for wanted, _ in found))
         yield Finding(
             f"Pods {facts.name.listed(name for _, name in found)}",
-            ", ".join(f"{amount} {resource}" for resource, amount in total.items()),
+            ", ".join(f"{amount} {resource}" for resource, amount in add(*(wanted for wanted, _ in found)).items()),
             "requested by pods with schedulingGates of others than Kueue: they count in ResourceQuotas and do not run",
             "check the controller that removes the gates, or delete the pods",
         )
@@ -179,8 +177,7 @@ def _inactive(facts: Facts) -> Iterator[Finding]:
     for name, queue in facts.queues.cluster_queues.items():
         if queue.inactive and not queue.stop_policy and not _missing(facts, name):
             problem = f"for Kueue: {facts.name.message(queue.inactive)}"
-            fix = "correct what the message names"
-            yield Finding(f"ClusterQueue {facts.name(name)}", "inactive", problem, fix)
+            yield Finding(f"ClusterQueue {facts.name(name)}", "inactive", problem, "correct what the message names")
 
 
 def _without_quota(facts: Facts) -> Iterator[Finding]:

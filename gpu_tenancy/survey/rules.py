@@ -228,7 +228,6 @@ PROMISES: Final = (
     Rule("unhealthy-devices", "risk", ("Node",), _unhealthy),
 )
 
-
 # Fields of LimitRanges; the first must not be above the second. An API server compares them within one object only,
 # but all objects of a namespace are in force together.
 _BELOW: Final = (
@@ -288,8 +287,7 @@ def _limit_ranges(facts: Facts) -> Iterator[Finding]:
                     mine, its = (amount_text(resource, amount(resource, each)) for each in (value, ceiling[resource]))
                     place = f"LimitRange {facts.name(f'{namespace}/{one}')}"
                     problem = f"against {high} {its}{where}: {contradiction}, so pods without own values are rejected"
-                    fix = f"set {low} to at most {its}"
-                    yield Finding(place, f"{low} {resource} {mine}", problem, fix)
+                    yield Finding(place, f"{low} {resource} {mine}", problem, f"set {low} to at most {its}")
 
 
 DEFAULTS: Final = (

@@ -99,18 +99,16 @@ def conclusion(survey: Survey) -> str:
 
 def preempted(survey: Survey) -> Iterator[str]:
     """Next preemptions, by the simulation of Kueue."""
-    found = survey.preemptions.found
+    found = survey.preemptions
     yield from (f"preempted next: {one.text}" for one in found[:_FIRST])
     if len(found) > _FIRST:
         yield f"preempted next: {len(found) - _FIRST} more: -o json shows all"
-    for reason in survey.preemptions.not_simulated:
-        yield f"not simulated: {reason}"
+    yield from (f"not simulated: {reason}" for reason in survey.not_simulated)
 
 
 def unread(survey: Survey) -> Iterator[str]:
     """Unreadable kinds, and the people to ask."""
-    for who, kinds in survey.unreadable.items():
-        yield f"not readable: {', '.join(kinds)}; ask {who}"
+    yield from (f"not readable: {', '.join(kinds)}; ask {who}" for who, kinds in survey.unreadable.items())
     if survey.partly:
         yield f"read in your namespace only: {', '.join(survey.partly)}"
     if survey.not_evaluated:
@@ -129,8 +127,8 @@ def data(survey: Survey) -> dict[str, Any]:
             for broken in survey.broken
             for finding in broken.findings
         ],
-        "preemptions": [asdict(one) for one in survey.preemptions.found],
-        "notSimulated": survey.preemptions.not_simulated,
+        "preemptions": [asdict(one) for one in survey.preemptions],
+        "notSimulated": survey.not_simulated,
         "notReadable": survey.unreadable,
         "readInOwnNamespace": survey.partly,
         "rules": {"evaluated": survey.evaluated, "notEvaluated": survey.not_evaluated},

@@ -56,21 +56,19 @@ def read_board(cluster: Cluster, own: str, team: str) -> Board:
     for another reason than a missing right.
     """
     state = read_checked(cluster, KINDS, own, team)
-    jobs = rows(read_jobs(cluster, team, queued=True)) if team else None
-    return board_of(state, team, jobs)
+    return board_of(state, team, rows(read_jobs(cluster, team, queued=True)) if team else None)
 
 
 def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:
     """Builds the board of a state; raises ConsoleError if the team does not exist."""
     queues = Queues(state)
     measured = usage.measure(state, team, queues)
-    readable = state.knows("ClusterQueue")
     return Board(
         team=team,
         at=datetime.now().astimezone(),
         usage=measured,
         queue=listing.listing(state, team, queues),
-        tree=_tree(queues, usage.rows_of(queues) if team else measured.rows) if readable else (),
+        tree=_tree(queues, usage.rows_of(queues) if team else measured.rows) if state.knows("ClusterQueue") else (),
         jobs=jobs,
         nodes=tuple(_nodes(queues)) if state.knows("Node") else None,
         missing=state.missing,

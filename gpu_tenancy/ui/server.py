@@ -102,8 +102,7 @@ class Refreshing:
                 continue
             began = time.monotonic()
             self._publish()
-            lasted = time.monotonic() - began
-            self._ended.wait(max(_SHORTEST, _PART * lasted))
+            self._ended.wait(max(_SHORTEST, _PART * (time.monotonic() - began)))
 
     def _publish(self) -> None:
         old = self._version

@@ -227,8 +227,7 @@ def _arrows(timeline: Timeline, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
     middle = {lane.name: lane.top + lane.height // 2 for lane in lanes if lane.spells}
     for at, moment in enumerate(timeline.moments):
         preemptors = list(dict.fromkeys(job.by for job in moment.evicted))
-        reasons = {(job.workload, job.by): job.reason for job in moment.evicted}
-        for (gone, by), why in reasons.items():
+        for (gone, by), why in {(job.workload, job.by): job.reason for job in moment.evicted}.items():
             if gone in middle and by in middle:
                 within = (preemptors.index(by) + 1) / (len(preemptors) + 1) * 0.6
                 x = round(100 * (at + within) / len(timeline.moments), 2)

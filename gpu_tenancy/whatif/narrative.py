@@ -38,8 +38,7 @@ def headline(timeline: Timeline) -> str:
 
 def sentences(timeline: Timeline) -> Iterator[str]:
     """Usage and pending jobs of each flavor."""
-    for _, queues in timeline.restless:
-        yield livelock(queues)
+    yield from (livelock(queues) for _, queues in timeline.restless)
     for measure in timeline.counted:
         parts: list[str] = []
         for held in timeline.held:

@@ -92,15 +92,14 @@ def replay_page(replayed: Replayed) -> str:
         " elsewhere are not covered. Pools have their maximum number of nodes."
     )
     used, pending = tuple(replay.usage_charts(replayed)), tuple(replay.pending_charts(replayed))
-    sections = [
-        Section("teams", teams.title, tables=(teams,), notes=(waits,)),
-        Section("held", "GPUs in use", charts=used, notes=axis),
-        Section("waiting", "Pending GPUs", charts=pending, notes=axis),
-        Section("preempted", preempted.title, tables=(preempted,), empty="No jobs were preempted."),
-        _limits(replayed.not_simulated, note),
-    ]
     return _rendered(
-        sections,
+        [
+            Section("teams", teams.title, tables=(teams,), notes=(waits,)),
+            Section("held", "GPUs in use", charts=used, notes=axis),
+            Section("waiting", "Pending GPUs", charts=pending, notes=axis),
+            Section("preempted", preempted.title, tables=(preempted,), empty="No jobs were preempted."),
+            _limits(replayed.not_simulated, note),
+        ],
         stack=replayed.stack,
         title=f"replay of {replayed.source}",
         about=f"{replayed.outcome.jobs} jobs, {span}{f', compared with the stack {against.place}' if against else ''}",

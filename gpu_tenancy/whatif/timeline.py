@@ -111,8 +111,7 @@ def play(
         if display:
             display.begin(step)
         foreseen = simulated.play(step, tell if live is None else unheard)
-        played = None if live is None else live.play(step, tell)
-        steps.append(StepResult(step, foreseen, played, tuple(events)))
+        steps.append(StepResult(step, foreseen, None if live is None else live.play(step, tell), tuple(events)))
         if display:
             display.end(steps[-1])
     return tuple(steps)

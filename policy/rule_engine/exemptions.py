@@ -20,10 +20,9 @@ ANNOTATION: Final = "exempt.gpu-rules/"  # annotation of a Kubernetes object: `e
 
 def annotated_exemptions(resource: Resource) -> dict[str, str]:
     """The exemptions in an object's annotations, keyed by rule name."""
-    annotations = resource.props.entries("metadata", "annotations")
     return {
         key.removeprefix(ANNOTATION): annotation.text()
-        for key, annotation in annotations.items()
+        for key, annotation in resource.props.entries("metadata", "annotations").items()
         if key.startswith(ANNOTATION)
     }
 
@@ -79,8 +78,7 @@ def exemption_rule(
     """
 
     def find(resource: Resource) -> Iterator[Exempted]:
-        for rule, text in read(resource).items():
-            yield Exempted(resource, rule, text)
+        yield from (Exempted(resource, rule, text) for rule, text in read(resource).items())
 
     def check(part: Exempted, settings: ExemptionSettings) -> Iterator[str]:
         exemption = Exemption.of(part.text)

@@ -144,7 +144,6 @@ UNKNOWNS: Final = frozenset(
     }
 )
 
-
 _Pending: TypeAlias = "list[tuple[Any, dict[str, Plain] | list[Plain]]]"  # each Struct or list, with the map to fill
 
 

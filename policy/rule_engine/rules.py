@@ -82,8 +82,7 @@ class Rule(Generic[S, C]):
         try:
             return self.settings.model_validate(dict(values))
         except ValidationError as error:
-            problems = [self._problem(problem) for problem in error.errors()]
-            raise ConfigError("\n".join(problems)) from error
+            raise ConfigError("\n".join([self._problem(problem) for problem in error.errors()])) from error
 
     def _problem(self, problem: ErrorDetails) -> str:
         place = ".".join((self.name, *(str(part) for part in problem["loc"])))
@@ -166,5 +165,4 @@ class Pack:
     def __post_init__(self) -> None:
         names = [rule.name for rule in self.rules]
         if duplicates := sorted({name for name in names if names.count(name) > 1}):
-            message = f"pack {self.name} has duplicate rules: {', '.join(duplicates)}"
-            raise ValueError(message)
+            raise ValueError(f"pack {self.name} has duplicate rules: {', '.join(duplicates)}")

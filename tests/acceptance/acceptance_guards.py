@@ -82,8 +82,7 @@ class Person:
         return self.cluster.wait_for(refused, what=what)
 
     def warnings(self, manifest: Any) -> tuple[int, list[str]]:
-        reference = Reference.of(manifest)
-        status, _, warnings = self._ask("POST", self._collection(reference), manifest)
+        status, _, warnings = self._ask("POST", self._collection(Reference.of(manifest)), manifest)
         return status, warnings
 
     def patch_refusal(self, manifest: Any, patch: Any, *, subresource: str = "") -> str:
@@ -233,8 +232,7 @@ def job_set(namespace: str, queue: str | None, spec: Any | None = None) -> Any:
 
 def train_job(namespace: str, queue: str | None, gpus: int = 1) -> Any:
     found = an_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "t", namespace, labels=labels(queue))
-    resources = {"limits": {GPU: gpus}, "requests": {GPU: gpus}}
-    trainer = {"numNodes": 2, "resourcesPerNode": resources}
+    trainer = {"numNodes": 2, "resourcesPerNode": {"limits": {GPU: gpus}, "requests": {GPU: gpus}}}
     node = {"name": "node", "template": {"spec": {"template": {"spec": {"tolerations": [TOLERATION]}}}}}
     patch = {"manager": "example.com/me", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}}}
     spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
@@ -246,9 +244,8 @@ ON_L4 = {"nvidia.com/gpu.product": "NVIDIA-L4"}
 
 def gang(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:
     tasks = [{"name": "w", "replicas": 2, "template": {"spec": {**(spec or pod_of()), "nodeSelector": ON_L4}}}]
-    found = an_object("batch.volcano.sh/v1alpha1", "Job", "g", namespace)
     return {
-        **found,
+        **an_object("batch.volcano.sh/v1alpha1", "Job", "g", namespace),
         "spec": {"schedulerName": "volcano", "tasks": tasks, **({"queue": queue} if queue else {}), **more},
     }
 
@@ -318,8 +315,7 @@ def workload(name: str, *specs: Any, owner: Any = None, **spec: Any) -> Any:
 
 
 def network_policy(namespace: str, name: str = "own", **spec: Any) -> Any:
-    found = an_object("networking.k8s.io/v1", "NetworkPolicy", name, namespace)
-    return {**found, "spec": {"podSelector": {}, **spec}}
+    return {**an_object("networking.k8s.io/v1", "NetworkPolicy", name, namespace), "spec": {"podSelector": {}, **spec}}
 
 
 FOREIGN = {

@@ -172,8 +172,7 @@ def test_fluids_webhooks_match_no_object_of_a_stack(
         for one in labels:
             own: Data = metadata.get("labels", {})
             labelled: Data = {**metadata, "labels": {**own, **one}}
-            rejected = partial(unanswered, cluster, {**pod, "metadata": labelled})
-            cluster.wait_for(rejected, what="the webhook to count")
+            cluster.wait_for(partial(unanswered, cluster, {**pod, "metadata": labelled}), what="the webhook to count")
         cluster.create({**pod, "metadata": metadata}, dry_run=True)
     finally:
         cluster.delete(Reference.of(webhooks))

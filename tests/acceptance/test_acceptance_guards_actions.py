@@ -29,8 +29,7 @@ def person(door: Door) -> Iterator[Person]:
 
 
 def test_violations_outside_production_are_warnings(cluster: Cluster, person: Person) -> None:
-    guards = guards_of(sections_of("local"))
-    with in_force(cluster, guards):
+    with in_force(cluster, guards_of(sections_of("local"))):
         status, warnings = person.warnings(BROKEN)
         assert status == 201
         (message,) = warnings
@@ -113,7 +112,6 @@ def test_guards_judge_three_thousand_teams(cluster: Cluster, person: Person, tmp
     with in_force(cluster, guards):
         broken = job(TEAM, None, pod_of(priorityClassName="high"))
         assert WORDS in person.refusal(broken)
-        other = job(TEAM, TEAM, pod_of(priorityClassName="low"))
-        words = person.refusal(other)
+        words = person.refusal(job(TEAM, TEAM, pod_of(priorityClassName="low")))
         assert "uses priority class low, which is not allowed in this namespace; set one of high" in words
         assert not person.refusal(job(TEAM, TEAM, pod_of(priorityClassName="high")))

@@ -190,8 +190,7 @@ def test_servers_and_ray_clusters_are_never_orphaned(person: Person, kept: Calla
     """Their GPUs may have been in the template before."""
     words = "is deleted without its pods"
     cluster = kept(ray_cluster(TEAM, TEAM, pod_of(0)))
-    server = kept(replicas("StatefulSet", TEAM, TEAM, spec=pod_of(0)))
-    for own in (cluster, server):
+    for own in (cluster, kept(replicas("StatefulSet", TEAM, TEAM, spec=pod_of(0)))):
         assert words in person.delete_refusal(own, propagationPolicy="Orphan")
         assert not person.delete_refusal(own, propagationPolicy="Background")
 
@@ -216,8 +215,7 @@ def test_the_autoscaler_has_the_priority_class_of_its_head(person: Person, door:
 
 
 def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
-    seen = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
-    found = ray(ray_cluster, autoscalerOptions=seen)
+    found = ray(ray_cluster, autoscalerOptions={"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
     assert "sets NVIDIA_VISIBLE_DEVICES" in person.refusal(found)
     asking = ray_cluster(TEAM, TEAM, pod_of(0))
     asking["spec"]["autoscalerOptions"] = {"resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}

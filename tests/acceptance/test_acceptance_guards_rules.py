@@ -63,7 +63,6 @@ def test_gpu_tolerations_without_gpus_are_refused(tenant: Person, toleration: An
 STARTING: Any = pod_of(0, initContainers=[{**pod_of()["containers"][0], "name": "i"}])
 CLAIMING: Any = pod_of(0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
 
-
 BESIDE: Any = {"name": "beside", "image": "a:1"}
 
 

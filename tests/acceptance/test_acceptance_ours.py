@@ -281,8 +281,7 @@ def test_deploying_again_keeps_the_scale(cluster: Cluster, ours: tuple[Kubernete
     def after_scaling_and_deploying_again(manifest: Any) -> Any:
         cluster.apply(manifest, force=True)
         cluster.patch(name, {"spec": {"replicas": 3}}, subresource="scale")  # as an autoscaler does
-        again = cluster.apply(manifest, force=True)
-        return at(again, "spec", "replicas")
+        return at(cluster.apply(manifest, force=True), "spec", "replicas")
 
     assert "replicas" not in deployment["spec"]
     assert after_scaling_and_deploying_again(deployment) == 3

@@ -198,8 +198,7 @@ OTHERS = (EXPERIMENTS, PRODUCTION, "kube-system")
 def robot(cluster: Cluster, member: Callable[[str], Person], deployed: Waves) -> Person:
     """A user with a bound token of the robot."""
     assert deployed
-    token = cluster.token(RESEARCH, NAME, seconds=600)
-    return Person(cluster, token, member("admins").authority)
+    return Person(cluster, cluster.token(RESEARCH, NAME, seconds=600), member("admins").authority)
 
 
 def test_its_account_gives_pods_no_token_and_has_no_stored_one(cluster: Cluster, deployed: Waves) -> None:
@@ -315,7 +314,6 @@ CONTEXTS: Final[list[Json]] = [
     {"capabilities": {"add": ["CHOWN", "SYS_ADMIN"]}},
 ]
 VOLUMES: Final[list[Json]] = [{"emptyDir": {}}, {"hostPath": {"path": "/"}}, {"configMap": {"name": "a"}}]
-
 
 _PROBE: Final[Json] = {"httpGet": {"port": 80, "host": "169.254.169.254"}}
 

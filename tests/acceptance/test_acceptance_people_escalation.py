@@ -206,7 +206,6 @@ def readers(name: str) -> dict[str, Any]:
     """Workloads that read a Secret, each in another way."""
     projected = [{"name": "s", "projected": {"sources": [{"secret": {"name": name}}]}}]
     every = {"envFrom": [{"secretRef": {"name": name}}]}
-    container = {"name": "c", "image": "registry.example.com/train:1"}
     return {
         "volume": pod(RESEARCH, None, pod_of(0, volumes=mounting(name))),
         "projected volume": pod(RESEARCH, None, pod_of(0, volumes=projected)),
@@ -231,7 +230,7 @@ def readers(name: str) -> dict[str, Any]:
             None,
             pod_of(
                 0,
-                containers=[container],
+                containers=[{"name": "c", "image": "registry.example.com/train:1"}],
                 volumes=[{"name": "s", "csi": {"driver": STORE, "nodePublishSecretRef": {"name": name}}}],
             ),
         ),

@@ -90,10 +90,9 @@ def test_objects_of_measured_servers_are_kept_as_written(
 
 def free() -> Data:
     """A stack with the keys whose defaults builders have: of a namespace, probes, paces, limits and an endpoint."""
-    pace = {"up": {"stabilizationWindow": "0s", "pods": 4}, "down": {"percent": 50, "period": "30m"}}
     chat = server(
         replicas={"min": 1, "max": 2},
-        scaleOn=pace,
+        scaleOn={"up": {"stabilizationWindow": "0s", "pods": 4}, "down": {"percent": 50, "period": "30m"}},
         cpu=2,
         memory="16Gi",
         limits={"cpu": 3, "memory": "24Gi"},
@@ -103,8 +102,7 @@ def free() -> Data:
     budget = {"requests": {"cpu": 4, "memory": "32Gi"}, "limits": {"cpu": 6, "memory": "48Gi"}}
     of_namespace = {"labels": {"example.com/unit": "vision"}, "annotations": {"example.com/contact": "x" * 1000}}
     quota = {"h100": {"cpu": {"guaranteed": 4}, "memory": {"guaranteed": "32Gi"}}}
-    h100 = {"h100": {"guaranteed": 2}}
-    own = team(gpus=h100, quota=quota, serving={"s": chat}, compute=budget, **of_namespace)
+    own = team(gpus={"h100": {"guaranteed": 2}}, quota=quota, serving={"s": chat}, compute=budget, **of_namespace)
     endpoint = {"bucket": "s3://ml/v3", "endpoint": "http://minio.storage.svc:9000"}
     return stack(teams={"a": own}, datasets={"d": endpoint})
 
@@ -173,12 +171,11 @@ HTTP_ROUTE = "gateway.networking.k8s.io/v1", "HTTPRoute"
 @pytest.fixture(scope="module")
 def objects() -> list[Manifest]:
     network = {"expose": {"hosts": ["*.ml.example.com"], "classes": ["infra/edge"]}}
-    lab = {"domain": "lab.ml.example.com", "gateway": "infra/edge", "names": ["ann"]}
     offer: Data = {
         "images": ["registry.example.com/lab:1"],
         "sizes": {"small": {}},
         "home": {"size": "1Gi"},
-        "expose": lab,
+        "expose": {"domain": "lab.ml.example.com", "gateway": "infra/edge", "names": ["ann"]},
     }
     expose = {"host": "chat.ml.example.com", "gateway": "infra/edge", "timeout": "24h", "fromCidrs": ["10.1.0.0/16"]}
     serving = {"chat": server(expose=expose), "next": server(canary={"of": "chat", "weight": 0})}
@@ -341,8 +338,7 @@ def test_a_train_job_cannot_set_the_class_itself(
 
 
 def test_the_quota_admits_pods_of_train_jobs(cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str) -> None:
-    runtime = only(ours, "TrainingRuntime", "job-fit")
-    pod = pod_of(runtime, only(ours, "TrainJob"), home)
+    pod = pod_of(only(ours, "TrainingRuntime", "job-fit"), only(ours, "TrainJob"), home)
     taken = admitted(cluster, pod)
     assert taken["spec"]["priorityClassName"] == CLASS
     assert taken["spec"]["priority"] == 5
@@ -369,11 +365,10 @@ QUEUED: Final = {"kind": "queued", "maxRun": "2d"}
 
 def queued() -> tuple[KubernetesObject, ...]:
     cpu = pool("n2-standard-32", 3, labels={"node-type": "cpu"})
-    h100 = pool("a3-highgpu-8g", {"min": 0, "max": 2}, capacity=QUEUED)
     return declared(
         stack(
             cluster={"cloud": "existing", "provider": "gcp"},
-            pools={"cpu": cpu, "h100": h100},
+            pools={"cpu": cpu, "h100": pool("a3-highgpu-8g", {"min": 0, "max": 2}, capacity=QUEUED)},
             teams={"a": team(gpus={"h100": {"guaranteed": 8}})},
         )
     )

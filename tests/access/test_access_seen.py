@@ -51,8 +51,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
 
     def ask(*words: str, **kinds: list[Data] | None) -> Result:
-        served = {(RBAC, kind): kinds.get(kind, []) for kind in SERVED}
-        with serving(tmp_path, served) as kubeconfig:
+        with serving(tmp_path, {(RBAC, kind): kinds.get(kind, []) for kind in SERVED}) as kubeconfig:
             return tenancy("access", "who-can", *words, "--kubeconfig", kubeconfig)
 
     return ask

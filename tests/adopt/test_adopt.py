@@ -59,7 +59,6 @@ def test_what_the_api_server_adds_is_no_difference() -> None:
 
 MADE = {("Namespace", "metadata.labels.app.kubernetes.io/managed-by")}
 
-
 # Objects of people that adoption names and leaves alone.
 LEFT = {
     "example-three-teams": [],

@@ -379,10 +379,9 @@ def has_jobs(home: Home, namespace: str, count: int, gpus: int) -> None:
             cluster.create(queued(f"train-{number}", namespace, gpus))
 
         def shared() -> bool:
-            workloads = cluster.list("kueue.x-k8s.io/v1beta2", "Workload", namespace=namespace)
             admitted = [
                 is_true(workload, "Admitted")
-                for workload in workloads
+                for workload in cluster.list("kueue.x-k8s.io/v1beta2", "Workload", namespace=namespace)
                 if "train-" in str(at(workload, "metadata", "name"))
             ]
             return len(admitted) == count and any(admitted) and not all(admitted)

@@ -141,8 +141,7 @@ def test_new_project_has_all_its_files(installed: Installed) -> None:
 def test_new_project_passes_its_printed_commands_and_workflow(installed: Installed, tmp_path: Path, cloud: str) -> None:
     options = ("--cloud", cloud) if cloud else ()
     made = installed.run("tenancy", "stack", "init", "my-platform", *options, folder=tmp_path)
-    commands = made.stdout.partition("\nnext:\n")[2]
-    done = run_script(commands, tmp_path, dict(installed.environment))
+    done = run_script(made.stdout.partition("\nnext:\n")[2], tmp_path, dict(installed.environment))
     assert done.returncode == 0, done.stdout + done.stderr
     shown = done.stdout.splitlines()[1:]
     if not cloud:
@@ -159,8 +158,7 @@ def test_new_project_passes_its_printed_commands_and_workflow(installed: Install
     git(project, "add", "--all")
     git(project, "commit", "--quiet", "--message", "project")
     given = {"TENANCY": "tenancy", "BASE": "origin/main", "OUT": "out", "REAL": "", "GITHUB_STEP_SUMMARY": "summary.md"}
-    action = script(ACTION.name, "Preview changed stacks")
-    done = run_script(action, project, {**installed.environment, **given})
+    done = run_script(script(ACTION.name, "Preview changed stacks"), project, {**installed.environment, **given})
     assert done.returncode == 0, done.stdout + done.stderr
     comment = (project / "out/comment.md").read_text(encoding="utf-8")
     assert "| ✓ | `dev` | OK |" in comment
@@ -299,8 +297,7 @@ def test_the_live_page_is_served_and_ends(installed: Installed, clusters: Mappin
 
 @pytest.mark.slow
 def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> None:
-    done = installed.run("tenancy", "catalogue", "packs", "clouds")
-    folder = Path(done.stdout.strip())
+    folder = Path(installed.run("tenancy", "catalogue", "packs", "clouds").stdout.strip())
     assert (folder / "PulumiPolicy.yaml").is_file()
     assert installed.python.parents[1] in folder.parents
 

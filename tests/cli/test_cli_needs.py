@@ -62,8 +62,7 @@ def test_each_rendered_kind_has_a_provider(name: str) -> None:
     known = {kind for need in needs().values() for kind in need.kinds}
     of_cloud = OF_CLOUD.get(preview.stack.cluster.cloud, set[str]())
     for item in preview.objects:
-        group = str(item.manifest["apiVersion"]).rpartition("/")[0]
-        if operator := SERVED.get(group):
+        if operator := SERVED.get(str(item.manifest["apiVersion"]).rpartition("/")[0]):
             assert preview.stack.operators.of(operator).install != "off", operator
         else:
             assert item.kind in known | of_cloud | ALONE

@@ -4,22 +4,130 @@ Kueue, KEDA and Prometheus are stand-ins: charts of the tests with the operators
 the program's: releases, gates, namespaces, and the tenancy that waits for them.
 """
 
+import json
+import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from builders import EXISTING, Data, pool, server, stack_of, team
 from players import Kubelet, Operator, played
-from program_on_cli import OnCli, Step
+from repository import ROOT
 from stand_ins import Asked, StandIn, Webhook, repository, stand_in, webhook, webhook_template
+from starts import GUARD
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.model.project import project_name
+
+# The unchanged program, with other addresses of the charts.
+_PROGRAM = """
+import runpy
+from gpu_tenancy.model.catalogue.operators import operators
+for operator in operators().values():
+    for name in operator.charts.keys() & {names!r}:
+        row = operator.charts[name].model_copy(update={{"chart": name, "repository": {address!r}}})
+        operator.charts[name] = row
+runpy.run_path({program!r}, run_name="__main__")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An event of the engine about one resource; `ended` is False at the start of its operation."""
+
+    ended: bool
+    operation: str
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnCli:
+    """The program as a project for one test, with its state beside it; charts of the test replace the real ones."""
+
+    folder: Path
+    kubeconfig: Path
+
+    def write(self, sections: Data, address: str, charts: Sequence[StandIn]) -> None:
+        (self.folder / "state").mkdir(parents=True, exist_ok=True)
+        runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+        self._write("Pulumi.yaml", {"name": project_name(ROOT), "runtime": runtime})
+        names = [chart.name for chart in charts]
+        program = _PROGRAM.format(names=names, address=address, program=str(ROOT / "__main__.py"))
+        (self.folder / "__main__.py").write_text(program)
+        cluster = {**EXISTING, "kubeconfig": str(self.kubeconfig)}
+        config = {f"gpu-tenancy:{key}": value for key, value in {**sections, "cluster": cluster}.items()}
+        self._write("Pulumi.operators-here.yaml", {"config": config})
+
+    def up(self) -> list[Step]:
+        self._run("stack", "select", "--create", "--stack", "operators-here")
+        return self._steps("up", "--skip-preview")
+
+    def destroy(self) -> list[Step]:
+        return self._steps("destroy", "--skip-preview")
+
+    def _steps(self, *command: str) -> list[Step]:
+        output = self._run(*command, "--yes", "--json", "--stack", "operators-here")
+        return [step for line in output.splitlines() for step in _read(line)]
+
+    def _run(self, *arguments: str) -> str:
+        own = {
+            "PULUMI_BACKEND_URL": (self.folder / "state").as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # Helm's own folders: what it keeps of a repository is no business of the user's.
+            **{f"HELM_{place}_HOME": str(self.folder / "helm" / place) for place in ("CACHE", "CONFIG", "DATA")},
+        }
+        done = subprocess.run(
+            ["pulumi", *arguments, "--non-interactive", "--color", "never"],
+            cwd=self.folder,
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=GUARD,
+        )
+        assert done.returncode == 0, f"pulumi {arguments[0]}: {_diagnostics(done.stdout)}\n{done.stderr}"
+        return done.stdout
+
+    def _write(self, name: str, content: Data) -> None:
+        (self.folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def _events(output: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for line in output.splitlines():
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found
+
+
+def _diagnostics(output: str) -> str:
+    said = [each["diagnosticEvent"] for each in _events(output) if "diagnosticEvent" in each]
+    return "".join(each["message"] for each in said if each["severity"] in {"error", "info#err"})
+
+
+def _read(line: str) -> list[Step]:
+    found: list[Step] = []
+    for event in _events(line):
+        for key, ended in (("resourcePreEvent", False), ("resOutputsEvent", True)):
+            if key in event:
+                said = event[key]["metadata"]
+                found.append(Step(ended, said["op"], said["type"], said["urn"].rpartition("::")[2]))
+    return found
+
 
 pytestmark = [
     pytest.mark.process,

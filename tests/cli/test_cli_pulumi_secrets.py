@@ -90,8 +90,7 @@ def test_config_values_reach_secret_but_no_file_or_output(author: Author, cluste
     before = checksum(cluster)
 
     author.set(SECOND)
-    preview = author.pulumi("preview", "--json")
-    is_reported_without_its_value(author, preview)
+    is_reported_without_its_value(author, author.pulumi("preview", "--json"))
     author.pulumi("up", "--yes", "--diff")
     assert value(cluster) == SECOND
     assert checksum(cluster) != before  # pods of the server restart

@@ -223,8 +223,7 @@ def test_a_stack_whose_teams_have_no_quota_cannot_be_played(project: Project) ->
 
 
 def test_other_programs_read_steps_with_events_and_states() -> None:
-    seen = demo("--json")
-    steps = json.loads(seen.stdout)["steps"]
+    steps = json.loads(demo("--json").stdout)["steps"]
     third = steps[2]
     assert (third["agrees"], third["live"]) == (None, None)
     assert [event["kind"] for event in third["events"]] == ["preempted", "admitted"] * 2 + ["pending"] * 3

@@ -128,8 +128,7 @@ def test_a_workload_of_an_unselected_namespace_blocks_no_other() -> None:
 
 def test_usage_stays_with_the_admitting_cluster_queue() -> None:
     there = came("a", "research")
-    moved = local_queue("research", "speech")
-    made = played(there, LocalQueue=[moved, local_queue("speech")])
+    made = played(there, LocalQueue=[local_queue("research", "speech"), local_queue("speech")])
     assert [each.workload.queue for each in made.participants] == ["research"]
 
 
@@ -138,8 +137,7 @@ def test_reclaimed_pods_use_no_quota() -> None:
     assigned = there["status"]["admission"]["podSetAssignments"][0]
     assigned |= {"count": 2, "resourceUsage": {"nvidia.com/gpu": "8"}}
     there["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
-    own = cluster_queue("research", "org", used=4)
-    (participant,) = played(there, ClusterQueue=[own]).participants
+    (participant,) = played(there, ClusterQueue=[cluster_queue("research", "org", used=4)]).participants
     assert [(each.count, dict(each.requests)) for each in participant.workload.pod_sets] == [(1, {"nvidia.com/gpu": 4})]
 
 

@@ -84,8 +84,7 @@ class ConstructError(Exception):
         self.problems: list[tuple[str, str]] = []
         for key, value in call.trailing_metadata() or ():
             if key == "grpc-status-details-bin":
-                status = status_pb2.Status.FromString(cast("bytes", value))
-                for detail in status.details:
+                for detail in status_pb2.Status.FromString(cast("bytes", value)).details:
                     reported = errors_pb2.InputPropertiesError()
                     detail.Unpack(reported)
                     self.problems += [(one.property_path, one.reason) for one in reported.errors]

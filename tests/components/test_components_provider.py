@@ -63,8 +63,7 @@ def stack(**sections: Any) -> Data:
 
 
 def with_server(**fields: Any) -> Data:
-    serving = {"chat": server(**fields)}
-    return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving=serving)})
+    return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"chat": server(**fields)})})
 
 
 # The process
@@ -300,8 +299,7 @@ def container(made: Constructed, kind: str = "v1:Deployment") -> Any:
 
 def test_an_unknown_image_is_unknown_in_its_pods_alone(running: Plugin) -> None:
     known = running.construct("Tenancy", with_server(env={"A": "b"}), preview=True)
-    image = output(needs=[BUCKET])
-    made = running.construct("Tenancy", with_server(image=image, env={"A": "b"}), preview=True)
+    made = running.construct("Tenancy", with_server(image=output(needs=[BUCKET]), env={"A": "b"}), preview=True)
     deployment = made.one("v1:Deployment")
     assert deployment.unknown_paths == (("spec", "template", "spec", "containers", 0, "image"),)
     assert deployment.property_dependencies == {"spec": (BUCKET,)}

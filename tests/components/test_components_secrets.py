@@ -28,7 +28,6 @@ from gpu_tenancy.review.page import page
 CANARY: Final = "hunter2-canary"
 ENCRYPTED: Final = "AAABAKencrypted"
 
-
 REASON: Final = (
     "is secret, but the names and amounts of a plan are plain values; pass a plain value; only image, command, args and"
     " env of a server or job, and texts in the values of an operator, can be secret"

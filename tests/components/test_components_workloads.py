@@ -233,8 +233,7 @@ def templates(made: KubernetesObject) -> Iterator[Mapping[str, Json]]:
 
 
 def stays(template: Mapping[str, Json]) -> bool:
-    found = map_at(template, "metadata", "annotations")
-    return STAYS.items() <= found.items()
+    return STAYS.items() <= map_at(template, "metadata", "annotations").items()
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -72,8 +72,7 @@ class Month:
     def gpu_hours(self, queue: str | None = None) -> float:
         """GPU-hours of the jobs, which have all ended."""
         assert self.ends.keys() == self.last.keys()
-        held = sum(-by * at for at, name, by in self.levels if queue in {None, name})
-        return held / MILLI / 3600
+        return sum(-by * at for at, name, by in self.levels if queue in {None, name}) / MILLI / 3600
 
     def workloads(self) -> Iterator[Data]:
         """Kueue's Workload of each job that started."""

@@ -331,8 +331,7 @@ def test_a_ledger_is_what_a_count_of_every_moment_gives(
 
 
 def test_unassigned_quota_is_borrowed_before_guarantees() -> None:
-    promises = {"a": Promise(0), "b": Promise(6), "c": Promise(3), "d": Promise(9, lends=False)}
-    ledger = Ledger(promises, 4, 0.0)
+    ledger = Ledger({"a": Promise(0), "b": Promise(6), "c": Promise(3), "d": Promise(9, lends=False)}, 4, 0.0)
     ledger.change(0, "a", 10)
     found = ledger.closed(HOUR)
     assert (found["a"].borrowed, found["b"].lent, found["c"].lent, found["d"].lent) == (10, 4, 2, 0)

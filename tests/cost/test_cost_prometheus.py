@@ -44,7 +44,6 @@ SERIES = {
     'of_job{namespace="speech",created_by_kind="Job",created_by_name="tts"}': 1,
 }
 
-
 _LATE = OCTOBER.start + 1.5 * DAY
 # Of kube-state-metrics: a JobSet of two Jobs, a Job that has not ended, one of another month, and one of no team.
 JOBS = {

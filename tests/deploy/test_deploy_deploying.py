@@ -113,11 +113,9 @@ def opened(tmp_path: Path) -> Opened:
     def open_(content: Mapping[str, Any], states: States, fails: str = "") -> tuple[Environment, Backend]:
         folder = tmp_path / "project"
         shutil.rmtree(folder, ignore_errors=True)
-        project = Project.at(folder)
-        project.write("ml", dict(content))
+        Project.at(folder).write("ml", dict(content))
         read = declared("ml", folder)
-        parts = {f"ml.{part}": part for part in plan(read.stack).parts}
-        backend = Backend("ml", parts, dict(states), fails)
+        backend = Backend("ml", {f"ml.{part}": part for part in plan(read.stack).parts}, dict(states), fails)
         return Environment(read, cast("Stacks", backend), lambda _: None, reach), backend
 
     return open_

@@ -125,8 +125,7 @@ def registered(manifest: dict[str, Any]) -> Registration:
 
 def deployed(cluster: Cluster, manifest: dict[str, Any]) -> dict[str, Any]:
     """An object that the provider creates, as in the state afterwards."""
-    outputs = created_by(cluster, "pulumi-kubernetes", manifest)
-    return {**creating(manifest)["resource"], "outputs": outputs}
+    return {**creating(manifest)["resource"], "outputs": created_by(cluster, "pulumi-kubernetes", manifest)}
 
 
 def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Cluster, namespace: str) -> None:

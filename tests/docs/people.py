@@ -225,8 +225,7 @@ def installed_wheel(folder: Path) -> Path:
 
 def _git(folder: Path, *words: str) -> str:
     identity = ("-c", "user.name=n", "-c", "user.email=n@example.com", "-c", "commit.gpgsign=false")
-    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout
+    return subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def _system_path() -> list[str]:

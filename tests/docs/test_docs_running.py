@@ -142,8 +142,7 @@ def submit(people: People, found: list[Block], block: Block) -> None:
     assert block.mark is not None
     options = block.mark.options
     name, namespace = (yaml.safe_load(block.text)["metadata"][key] for key in ("name", "namespace"))
-    file = people.folder(options["as"]) / "job.yaml"
-    file.write_text(block.text, encoding="utf-8")
+    (people.folder(options["as"]) / "job.yaml").write_text(block.text, encoding="utf-8")
     for step in found:
         if step.mark and step.mark.kind == "each":
             ran = people.run(step.mark.options["as"], step.text.replace("NAME", name))

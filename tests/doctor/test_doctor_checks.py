@@ -65,12 +65,10 @@ def test_a_missing_program_is_reported_with_its_fix(project: Project, monkeypatc
 
 def test_unknown_rows_do_not_fail_and_missing_ones_do(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.shutil, "which", present_program)
-    unknown = Row("quota", "P", "8", "no permission to ask", "unknown", "grant x")
-    ask(monkeypatch, unknown)
+    ask(monkeypatch, Row("quota", "P", "8", "no permission to ask", "unknown", "grant x"))
     code, words = doctor(project, "s", "--cloud", "--json")
     assert (code, [row["verdict"] for row in json.loads(words)]) == (0, ["OK", "OK", "unknown"])
-    missing = Row("quota", "P", "8", "0", "missing", "raise it")
-    ask(monkeypatch, missing)
+    ask(monkeypatch, Row("quota", "P", "8", "0", "missing", "raise it"))
     assert doctor(project, "s", "--cloud")[0] == 3
 
 

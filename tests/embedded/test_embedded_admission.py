@@ -135,8 +135,7 @@ def system_nodes(tree: Tree) -> Iterator[NodeShape]:
     cpu, memory = allocatable(system.machine)
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": system.machine.architecture}
     for number in range(system.minimum):
-        room = {**format_amounts({CPU: cpu, MEMORY: memory}), "pods": "110"}
-        yield NodeShape(f"system-{number}", labels, (), room)
+        yield NodeShape(f"system-{number}", labels, (), {**format_amounts({CPU: cpu, MEMORY: memory}), "pods": "110"})
 
 
 def described(release: ReleasePlan) -> Iterator[Manifest]:

@@ -136,8 +136,7 @@ def test_full_disk_is_one_line_and_the_next_build_succeeds(tmp_path: Path, compi
 
 def test_builds_several_programs_with_one_command(tmp_path: Path, compiler: Compiler) -> None:
     compiler('echo "$@" > "${target}arguments"', 'for one in queue run; do echo $one > "$target$one"; done')
-    packages = {"kueue": "example.com/cmd/queue", "trainer": "example.com/run/v2"}
-    build(tmp_path / "cache", quiet, packages, what="two")
+    build(tmp_path / "cache", quiet, {"kueue": "example.com/cmd/queue", "trainer": "example.com/run/v2"}, what="two")
     assert built(tmp_path / "cache", "kueue").read_text() == "queue\n"
     assert built(tmp_path / "cache", "trainer").read_text() == "run\n"
     assert not built(tmp_path / "cache").exists()

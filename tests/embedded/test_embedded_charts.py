@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 Pods = list[tuple[Manifest, dict[str, Json]]]
 _LISTS: Final = ("containers", "initContainers")
 
-
 # Charts whose programs create pods that need the node; their rows count these pods too.
 CREATE_PODS = {
     "gpu-operator": "drivers and plugins",

@@ -63,7 +63,6 @@ SUM = hashlib.sha256(CONTENT).hexdigest()
 MODULE = Module("example.com/operator", "v1.0.0", "config/crd", ("h1:a=", "h1:b="))
 PIN = Pin("operator", "v1.0.0", "example.com_things.yaml", SUM, MODULE)
 
-
 Downloads = tuple[dict[str, bytes], Pin]
 
 
@@ -562,11 +561,18 @@ def test_webhook_certificates_are_made_once_and_private(tmp_path: Path) -> None:
 def test_controllers_retry_on_other_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     started: list[object] = []
 
-    def launch(_: Controllers, _cluster: object, _wanted: object, ports: object, *_others: object) -> None:
+    def at_ports(ports: object) -> None:
         started.append(ports)
         if len(started) <= taken:
             raise PortTakenError("kueue exited", "try again")
 
+    def prepared(*_others: object) -> SimpleNamespace:
+        return SimpleNamespace(at_ports=at_ports)
+
+    def launch(*_: object) -> None:
+        """Starts no program."""
+
+    monkeypatch.setattr("gpu_tenancy.embedded.controllers.prepare", prepared)
     monkeypatch.setattr(Controllers, "_launch", launch)
     row = SimpleNamespace(programs={"manager": None})
     items: Any = [SimpleNamespace(name="kueue", version="v1", fingerprint="f", row=row)]

@@ -222,8 +222,7 @@ def test_an_image_that_cannot_be_pulled_is_named(cluster: Cluster, failing: str,
     state: Json = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
     status: Json = {"name": "server", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
     # The Deployment counts pods as unavailable before they exist.
-    pods = cluster.wait_for(lambda: both(cluster.list("v1", "Pod", namespace=failing)), what="both pods")
-    for pod in pods:
+    for pod in cluster.wait_for(lambda: both(cluster.list("v1", "Pod", namespace=failing)), what="both pods"):
         cluster.patch(Reference.of(pod), {"status": {"containerStatuses": [status]}}, subresource="status")
     (line,) = settle(cluster, plan, lambda _: None)
     assert line.endswith(f"0 of 2 replicas: container server: ImagePullBackOff: {message}")

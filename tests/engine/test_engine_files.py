@@ -92,8 +92,7 @@ def test_a_file_that_a_full_disk_cut_off_is_written_again(tmp_path: Path, left: 
 
 def test_built_in_kind_keeps_the_plain_file_name(tmp_path: Path) -> None:
     volcano = an_object(manifest("Job", "train", "ml", api="batch.volcano.sh/v1alpha1"))
-    batch = an_object(manifest("Job", "train", "ml", api="batch/v1"))
-    write([volcano, batch], tmp_path)
+    write([volcano, an_object(manifest("Job", "train", "ml", api="batch/v1"))], tmp_path)
     assert below(tmp_path) == ["ml/job-train.yaml", "ml/job.batch.volcano.sh-train.yaml"]
     assert "apiVersion: batch/v1" in (tmp_path / "ml/job-train.yaml").read_text()
 
@@ -104,8 +103,7 @@ def test_one_object_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_name_cannot_leave_the_folder(tmp_path: Path) -> None:
-    odd = an_object(manifest("ClusterRole", "../system:node", api="rbac.authorization.k8s.io/v1"))
-    write([odd], tmp_path)
+    write([an_object(manifest("ClusterRole", "../system:node", api="rbac.authorization.k8s.io/v1"))], tmp_path)
     assert below(tmp_path) == ["_cluster/clusterrole-.._system_node.yaml"]
 
 
@@ -164,8 +162,7 @@ def shown(rendered: Rendered) -> str:
 
 def test_each_resource_is_under_its_parent_with_a_count() -> None:
     team = component("ml-research")
-    other = component("alpha")
-    rendered = stack_of(team, other, *(replace(one, parent=team.urn) for one in (NAMESPACE, QUOTA, QUEUE)))
+    rendered = stack_of(team, component("alpha"), *(replace(one, parent=team.urn) for one in (NAMESPACE, QUOTA, QUEUE)))
     assert shown(rendered) == (
         "gpu-tenancy/dev  3 resources\n"
         "├── Team alpha  0 resources\n"

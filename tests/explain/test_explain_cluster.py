@@ -234,8 +234,7 @@ def test_why_requires_a_namespace_and_suggests_similar_names(busy: Local) -> Non
 
 
 def test_a_name_means_the_owner_rather_than_its_children(cluster: Cluster, namespace: str) -> None:
-    about = a_job("same", namespace, 1, 0)
-    made = cluster.create(about)
+    made = cluster.create(a_job("same", namespace, 1, 0))
     metadata: Any = meta("same", namespace)
     pod: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec(0, schedulerName="none")}
     cluster.create(pod)
@@ -560,8 +559,7 @@ def test_a_lead_sees_the_team_and_who_can_read_the_rest(busy: Local, leader: Pat
 
 
 def test_a_leads_forbidden_query_is_unknown(busy: Local, leader: Path, tmp_path: Path) -> None:
-    file = write(tmp_path, a_job("new", "ml-research", 1, 4))
-    seen = busy.run("fit", "ml-research", "-f", file, kubeconfig=leader)
+    seen = busy.run("fit", "ml-research", "-f", write(tmp_path, a_job("new", "ml-research", 1, 4)), kubeconfig=leader)
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert f"? queue ml-research: {HIDDEN}" in seen.stdout
     assert "? API server: Job new not evaluated, you may not create it: " in seen.stdout

@@ -74,9 +74,8 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_accepts_and_never_answers_is_asked_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        file = nowhere(tmp_path, silent.getsockname()[1])
         with (
-            Cluster(file, retry_seconds=0.1, answer_seconds=0.2) as cluster,
+            Cluster(nowhere(tmp_path, silent.getsockname()[1]), retry_seconds=0.1, answer_seconds=0.2) as cluster,
             pytest.raises(
                 UnreachableError, match="it accepts connections but does not answer; check that it is running"
             ),
@@ -117,9 +116,8 @@ class Discovering(BaseHTTPRequestHandler):
 def test_silent_server_is_not_asked_by_each_thread(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Discovering) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        file = nowhere(tmp_path, server.server_port)
         with (
-            Cluster(file, retry_seconds=0.1, answer_seconds=0.5) as cluster,
+            Cluster(nowhere(tmp_path, server.server_port), retry_seconds=0.1, answer_seconds=0.5) as cluster,
             pytest.raises(UnreachableError, match="it accepts connections but does not answer"),
         ):
             read(cluster, CORE)
@@ -201,8 +199,7 @@ def test_long_operations_report_progress(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_watching_gives_no_data_for_programs(tmp_path: Path) -> None:
-    file = nowhere(tmp_path)
-    seen = run("usage", "--watch", "--json", "--kubeconfig", str(file))
+    seen = run("usage", "--watch", "--json", "--kubeconfig", str(nowhere(tmp_path)))
     assert seen.exit_code == 2
     assert "error: --watch and -o cannot be combined; remove one of them" in seen.stderr
 

@@ -316,7 +316,6 @@ TEMPLATE_PATCH = {
     }
 }
 
-
 RAY_CLUSTER: Data = {
     "headGroupSpec": {"template": {"spec": pod_spec(0)}},
     "workerGroupSpecs": [{"groupName": "w", "replicas": 3, "numOfHosts": 2, "template": TEMPLATE}],
@@ -392,8 +391,7 @@ def test_gangs_are_volcano_jobs_or_pods_with_its_scheduler() -> None:
 
 def test_kueue_has_the_quota_of_jobs_where_it_runs() -> None:
     of_volcano = demand(of("batch.volcano.sh/v1alpha1", "Job", queue="research-l4", tasks=[]), "research")
-    template = {"spec": pod_spec(schedulerName="volcano")}
-    plain = demand(of("batch/v1", "Job", template=template), "research")
+    plain = demand(of("batch/v1", "Job", template={"spec": pod_spec(schedulerName="volcano")}), "research")
     assert [volcano_queue(one, kueue=True) for one in (of_volcano, plain)] == ["research-l4", None]
     assert volcano_queue(plain, kueue=False) == "default"
 

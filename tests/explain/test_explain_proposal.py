@@ -120,8 +120,7 @@ def test_the_same_stack_has_no_effect() -> None:
 def test_names_idle_jobs_that_the_stack_stops(idle: Data, stopped: list[str], tmp_path: Path) -> None:
     jobs = [came("long", "research", 2, 1), came("short", "research", 2, 1), came("busy", "research", 2, 1)]
     for one, since in zip(jobs, ("09:00", "11:00"), strict=False):
-        note = f"since 2026-01-21T{since}:00Z, notify at 2026-01-21T13:00:00Z"
-        one["metadata"]["annotations"] = {IDLE: note}
+        one["metadata"]["annotations"] = {IDLE: f"since 2026-01-21T{since}:00Z, notify at 2026-01-21T13:00:00Z"}
     file = tmp_path / "snapshot.json"
     to_file(World(*jobs).state(), file)
     proposal = Proposal(World(*jobs).declared, STACK, idle={"research": Idle.model_validate(idle)})

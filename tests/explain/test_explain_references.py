@@ -403,8 +403,7 @@ def test_queue_without_channels_never_admits_claims(channels: str | None, words:
 
 
 def test_usage_has_no_row_of_channels() -> None:
-    found = state(ClusterQueue=[queue()], LocalQueue=[local_queue(TEAM)])
-    usage = measure(found)
+    usage = measure(state(ClusterQueue=[queue()], LocalQueue=[local_queue(TEAM)]))
     assert {row.resource for row in usage.rows} == {GPU}
     assert [total.resource for total in usage.total.resources] == [GPU]
 

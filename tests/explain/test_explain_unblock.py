@@ -409,11 +409,9 @@ def test_unknown_beyond_the_simulated_ends() -> None:
 def test_members_learn_nothing_of_unreadable_workloads() -> None:
     """Speech's 8 GPUs are counted, its workload is not read; research has none that could end."""
     me = waits("me", gpus=16)
-    theirs = _limited(_since(came("theirs", "speech"), hours=1), 3)
-    whole = _cluster(me, theirs)
+    whole = _cluster(me, _limited(_since(came("theirs", "speech"), hours=1), 3))
     partly = Missing("Workload", "pending workloads", "you may not list them", "an admin", partly=True)
-    found = replace(whole, objects={**whole.objects, "Workload": (me,)}, missing={"Workload": partly})
-    answer = why_of(me, found)
+    answer = why_of(me, replace(whole, objects={**whole.objects, "Workload": (me,)}, missing={"Workload": partly}))
     assert answer.unblock is not None
     assert answer.unblock.estimate == Estimate()
     assert "theirs" not in str(show.data(answer))

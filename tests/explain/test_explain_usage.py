@@ -258,8 +258,7 @@ def test_watching_repeats_the_query() -> None:
     printed, file = console()
     show.follow(printed, ask, every=0.0, rounds=3)
     assert file.getvalue() == "look 1\n\nlook 2\n\nlook 3\n"
-    terminal = Console(file=io.StringIO(), force_terminal=True)
-    show.follow(terminal, ask, every=0.0, rounds=2)
+    show.follow(Console(file=io.StringIO(), force_terminal=True), ask, every=0.0, rounds=2)
     assert len(asked) == 5
 
 

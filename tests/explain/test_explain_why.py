@@ -762,8 +762,7 @@ def test_stuck_rollout_has_its_cause_and_a_fix(
     conditions: tuple[tuple[str, str, str, str], ...], new: dict[str, Any] | None, conclusion: str
 ) -> None:
     manifest = _deployment(*conditions, new=1 if new else 0, replicas=3 if new else 2)
-    pods = [_pod("chat-a1"), _pod("chat-a2"), *([new] if new else [])]
-    state = live_builders.state(Pod=pods)
+    state = live_builders.state(Pod=[_pod("chat-a1"), _pod("chat-a2"), *([new] if new else [])])
     answer = why(target_of(manifest, state), state)
     assert conclusion in answer.conclusion
     assert answer.waits is not conclusion.startswith("rollout in progress")

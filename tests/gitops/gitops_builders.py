@@ -61,8 +61,7 @@ def everything(files: Mapping[PurePosixPath, str]) -> list[Any]:
 def key(one: Any) -> tuple[str, str, str, str]:
     """The identity of an object for an API server, without the version of its kind."""
     metadata = one["metadata"]
-    group = one["apiVersion"].rpartition("/")[0]
-    return group, one["kind"], metadata.get("namespace", ""), metadata["name"]
+    return one["apiVersion"].rpartition("/")[0], one["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 def key_of(one: Piece) -> tuple[str, str, str, str]:

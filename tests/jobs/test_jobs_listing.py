@@ -154,11 +154,10 @@ def test_lists_jobs_without_readable_queues() -> None:
 
 
 def test_gangs_of_volcano_are_listed() -> None:
-    owner = {"kind": "Job", "name": "gang", "uid": "uid-gang"}
     meta = {
         "name": "gang-7f",
         "namespace": "research",
-        "ownerReferences": [owner],
+        "ownerReferences": [{"kind": "Job", "name": "gang", "uid": "uid-gang"}],
         "creationTimestamp": "2026-01-20T23:00:00Z",
     }
     # As Volcano's controller writes it: also by the names of a ResourceQuota.
@@ -276,13 +275,12 @@ def test_nothing_to_list_and_an_unknown_namespace() -> None:
 def made(kind: str, name: str, *above: Any, created: int = 1, **fields: Any) -> Any:
     """An object with its owner."""
     versions = {"Pod": "v1", "TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}
-    owners = [{"uid": one["metadata"]["uid"], "controller": True} for one in above]
     metadata = {
         "name": name,
         "namespace": "ml",
         "uid": f"uid-{name}-{kind}",
         "creationTimestamp": f"2026-01-{created:02}T00:00:00Z",
-        "ownerReferences": owners,
+        "ownerReferences": [{"uid": one["metadata"]["uid"], "controller": True} for one in above],
         **fields.pop("metadata", {}),
     }
     return {"apiVersion": versions.get(kind, "batch/v1"), "kind": kind, "metadata": metadata, **fields}
@@ -481,8 +479,7 @@ def test_asks_only_running_pods_with_gpus() -> None:
         return "[N/A], 1024, 20480\n" if name == "mig" else "50, 0, 81920"
 
     cpu: Any = pod("cpu", gpus=0, on="n1")
-    pods = [*(pod(name, on="n1") for name in ("train", "mig", *REFUSED)), pod("pending"), cpu]
-    found = gpu_use(pods, run)
+    found = gpu_use([*(pod(name, on="n1") for name in ("train", "mig", *REFUSED)), pod("pending"), cpu], run)
     assert found.use == {"train": GpuUse((50,), 0, 80 * GIB)}
     assert sorted(asked) == sorted(["mig", "train", *REFUSED])
     assert found.notes == (

@@ -200,8 +200,7 @@ def test_ray_job_has_a_cpu_head_and_gpu_workers() -> None:
 
 
 def test_schedule_labels_its_jobs_with_queue_and_user() -> None:
-    job = job_of(Wish(IMAGE, name="nightly", user="anna"), "research", state())
-    cron = scheduled(job, "0 2 * * *")
+    cron = scheduled(job_of(Wish(IMAGE, name="nightly", user="anna"), "research", state()), "0 2 * * *")
     assert cron["metadata"]["labels"] == {"gpu-tenancy.dev/user": "anna"}
     assert cron["spec"]["jobTemplate"]["metadata"]["labels"] == {
         "kueue.x-k8s.io/queue-name": "research",
@@ -267,11 +266,10 @@ def test_job_of_a_file_equals_options_and_fits_a_stack(tmp_path: Path) -> None:
         "registry.example.com/ml/train:3.0.1", ("torchrun",), "nightly", 4, 2, "h100", "pytorch", "ml-high", 5400, "8",
         "64Gi", {"STEPS": "100"}, {"TOKEN": ("tracking", "TOKEN")}, {"checkpoints": "/checkpoints"}, args=("train.py",),
     )  # fmt: skip
-    content = read_yaml(tmp_path / "job.yaml", "job.yaml", instead="")
     owner = team(
         gpus={"h100": {"guaranteed": 8}},
         storage={"checkpoints": {"size": "1Gi", "mode": "shared", "storageClass": "efs"}},
-        training=content.data,
+        training=read_yaml(tmp_path / "job.yaml", "job.yaml", instead="").data,
     )
     sections = stack(teams={"a": owner}, priorities={"ml-high": 1000}, operators={"trainer": "installed"})
     assert errors(sections) == []
@@ -282,8 +280,7 @@ def test_arguments_go_to_container_or_ray_entrypoint(tmp_path: Path) -> None:
     made: Data = job_of(read(small, tmp_path), "research", state())
     (container,) = made["spec"]["template"]["spec"]["containers"]
     assert (container["command"], container["args"]) == (["python"], ["train.py", "--steps", "1"])
-    ray = small.replace("gpus: 0", "gpus: 1, framework: ray")
-    made = job_of(read(ray, tmp_path), "research", state())
+    made = job_of(read(small.replace("gpus: 0", "gpus: 1, framework: ray"), tmp_path), "research", state())
     assert made["spec"]["entrypoint"] == "python train.py --steps 1"
 
 
@@ -371,10 +368,9 @@ def sections(job: Data, security: str = "baseline") -> Data:
         podSecurity=security,
         training={"nightly": job},
     )
-    bucket = {"bucket": "s3://corpus", "teams": ["a"]}
     return stack(
         teams={"a": owner},
-        datasets={"corpus": bucket},
+        datasets={"corpus": {"bucket": "s3://corpus", "teams": ["a"]}},
         priorities={"ml-high": 1000},
         operators={"trainer": "installed", "kuberay": "installed"},
     )
@@ -382,8 +378,7 @@ def sections(job: Data, security: str = "baseline") -> Data:
 
 def seen(space: NamespacePlan, labels: Any) -> State:
     """A researcher's view of that stack."""
-    request = {"cpu": "1", "memory": "4Gi"}
-    bounds = {"type": "Container", "defaultRequest": request}
+    bounds = {"type": "Container", "defaultRequest": {"cpu": "1", "memory": "4Gi"}}
     queue = cluster_queue("a")
     (group,) = queue["spec"]["resourceGroups"]
     group["coveredResources"] += ["cpu", "memory"]
@@ -419,8 +414,7 @@ def both(job: Data, folder: Path, security: str = "baseline") -> tuple[Data, Dat
     labels = next(role.pod.node_labels for role in declared.roles if role.pod.gpus or len(declared.roles) == 1)
     gpu_labels = labels if any(role.pod.gpus for role in declared.roles) else {"model": "h100"}
     terms = Terms(made.namespace.labels["pod-security.kubernetes.io/enforce"] == "restricted", "workload")
-    submitted = job_of(read_job(file, "a"), "a", seen(made.namespace, gpu_labels), terms)
-    return job_manifest(declared), submitted
+    return job_manifest(declared), job_of(read_job(file, "a"), "a", seen(made.namespace, gpu_labels), terms)
 
 
 def without_differences(value: Any) -> Any:
@@ -534,8 +528,7 @@ def test_claims_show_buckets_and_access() -> None:
     found = _claims()
     scratch = next(one for one in found if one["metadata"]["name"] == "scratch")
     scratch["status"] = {"phase": "Bound", "capacity": {"storage": "2Ti"}}
-    pods = [_pod("train", "corpus"), _pod("eval", "corpus"), _pod("done", "scratch", "Succeeded")]
-    rows = claims(found, pods)
+    rows = claims(found, [_pod("train", "corpus"), _pod("eval", "corpus"), _pod("done", "scratch", "Succeeded")])
     assert [(row.name, row.bucket, row.access, row.state, row.pods) for row in rows] == [
         ("corpus", "s3://corpora/v2", "read", "", ("train", "eval")),
         ("models", "s3://models", "read and write", "", ()),

@@ -118,8 +118,7 @@ def test_an_immutable_field_of_a_custom_resource_is_replaced_too(
     cluster: Cluster, namespace: str, group: str, inventory: Path
 ) -> None:
     def waves(color: str) -> list[list[Manifest]]:
-        widget = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"color": color})
-        return [[a_definition(group)], [widget]]
+        return [[a_definition(group)], [an_object(f"{group}/v1", "Widget", "one", namespace, spec={"color": color})]]
 
     apply(cluster, waves("green"), inventory)
     changed = apply(cluster, waves("red"), inventory)
@@ -232,8 +231,7 @@ def test_duplicate_objects_are_refused_before_any_request(cluster: Cluster, name
 
 def test_progress_counts_every_object(cluster: Cluster, namespace: str, inventory: Path) -> None:
     heard: list[Change] = []
-    settings = [a_config_map(f"n{number}", namespace) for number in range(20)]
-    changes = apply(cluster, [settings], inventory, heard.append)
+    changes = apply(cluster, [[a_config_map(f"n{number}", namespace) for number in range(20)]], inventory, heard.append)
     assert sorted(heard, key=lambda one: one.reference.name) == sorted(changes, key=lambda one: one.reference.name)
     assert [one.reference.name for one in changes] == [f"n{number}" for number in range(20)]
 

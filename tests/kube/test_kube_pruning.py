@@ -40,8 +40,7 @@ def test_a_namespace_is_pruned_last(cluster: Cluster, namespace: str, inventory:
     name = Reference.of(home).name
     # Of the namespace's own name, as a team's ClusterQueue is.
     outside = an_object("scheduling.k8s.io/v1", "PriorityClass", name, value=1)
-    waves = [[home], [a_config_map("inside", name), outside], [a_config_map("beside", namespace)]]
-    apply(cluster, waves, inventory)
+    apply(cluster, [[home], [a_config_map("inside", name), outside], [a_config_map("beside", namespace)]], inventory)
     changes = apply(cluster, [], inventory)
     assert changes == (
         Change("pruned", Reference("v1", "ConfigMap", "beside", namespace)),
@@ -55,8 +54,7 @@ def test_a_namespace_is_pruned_last(cluster: Cluster, namespace: str, inventory:
 
 def test_a_definition_is_pruned_after_its_objects(cluster: Cluster, namespace: str, inventory: Path) -> None:
     group = f"{namespace}.example.com"
-    widget = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 1})
-    waves = [[a_definition(group)], [widget]]
+    waves = [[a_definition(group)], [an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 1})]]
     apply(cluster, waves, inventory)
     assert [one.reference.kind for one in apply(cluster, [], inventory)] == ["Widget", "CustomResourceDefinition"]
     assert [one.action for one in apply(cluster, waves, inventory)] == ["created", "created"]
@@ -93,8 +91,7 @@ def test_a_failed_deletion_is_reported_and_retried(
 ) -> None:
     monkeypatch.setattr("gpu_tenancy.kube.pruning._DELETED_WITHIN", 0.2)
     settings = a_config_map("settings", namespace)
-    waves = [[a_config_map("first", namespace)], [settings]]
-    apply(cluster, waves, inventory)
+    apply(cluster, [[a_config_map("first", namespace)], [settings]], inventory)
     cluster.patch(Reference.of(settings), {"metadata": {"finalizers": ["tests.example.com/held"]}})
     with pytest.raises(ApplyError, match=r"ConfigMap .*/settings: .*finalizer tests\.example\.com/held"):
         apply(cluster, [], inventory)

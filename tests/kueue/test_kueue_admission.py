@@ -140,8 +140,7 @@ def test_an_empty_tenancy_is_settled() -> None:
 
 def test_the_newest_reservation_is_preempted_first() -> None:
     """Not the newest workload."""
-    reclaims = Preemption(reclaim=Policy.ANY)
-    tenancy = Tenancy((queue("a", 5, preemption=reclaims), queue("b", 0), queue("c", 0)))
+    tenancy = Tenancy((queue("a", 5, preemption=Preemption(reclaim=Policy.ANY)), queue("b", 0), queue("c", 0)))
     steps = (
         Step((work("old", "b", 3), work("own", "a", 3), work("young", "c", 2))),
         # `old` is admitted again now, after `young`.
@@ -388,8 +387,7 @@ def test_a_queue_that_borrows_nothing_loses_nothing_to_others() -> None:
 
 def test_a_cohort_within_its_quota_loses_nothing_to_others() -> None:
     inside = (queue("borrower", 0, cohort="side"), queue("owner", 4, cohort="side", preemption=ANY))
-    outside = queue("t", 2, preemption=ANY)
-    tenancy = Tenancy((*inside, outside), (Cohort("org"), Cohort("side", "org")))
+    tenancy = Tenancy((*inside, queue("t", 2, preemption=ANY)), (Cohort("org"), Cohort("side", "org")))
     for used, names in ((4, ["owner"]), (5, ["owner", "t"])):
         quotas = Quotas(tenancy, {"borrower": {LINE: used}})
         assert [one.queue for one in preemptors(quotas, "borrower", LINE)] == names

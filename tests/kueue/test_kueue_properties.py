@@ -312,9 +312,8 @@ def played(tenancy: Tenancy, *arrivals: tuple[int, Workload, int], checkpoint: i
 
 
 def test_jobs_wait_for_an_end_and_the_backoff_of_kueue() -> None:
-    tenancy = Tenancy((queue("a", 8),))
     log, _ = played(
-        tenancy,
+        Tenancy((queue("a", 8),)),
         (0, work("first", "a", 8), HOUR),
         (1000, work("second", "a", 8), HOUR),
         (2000, work("third", "a", 8), 1),
@@ -354,8 +353,7 @@ def test_jobs_that_never_fit_block_strict_queues_only() -> None:
 
 
 def test_endless_preemption_ends_with_the_next_arrival() -> None:
-    both = Preemption(reclaim=Policy.ANY, within=Policy.ANY)
-    tenancy = Tenancy((queue("a", 1, preemption=both),))
+    tenancy = Tenancy((queue("a", 1, preemption=Preemption(reclaim=Policy.ANY, within=Policy.ANY)),))
     log, replay = played(
         tenancy, (0, work("one", "a", 1), HOUR), (5000, work("other", "a", 1), HOUR), (HOUR, work("late", "a", 1), 1)
     )
@@ -417,8 +415,7 @@ def test_endless_jobs_are_admitted_as_in_steps(case: tuple[Tenancy, list[Arrival
     if any(state.livelock for state in states):
         return
     log = Log()
-    replay = Replay(tenancy, log)
-    replay.play(
+    Replay(tenancy, log).play(
         Arrival(60_000 * number, one.workload, TIRELESS + number * TIRELESS) for number, one in enumerate(arrivals)
     )
     assert _running(log, arrivals, 60_000 * len(arrivals)) == set(admitted(states[-1]))

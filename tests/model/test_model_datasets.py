@@ -17,8 +17,7 @@ GIB = 2**30
 
 def cached(bucket: str = "s3://ml-corpus/v3", dataset: Data | None = None, **cache: Any) -> Data:
     """Two teams, of which one mounts a dataset that has a cache on the A100 nodes."""
-    changed = {"bucket": bucket, **(dataset or {}), "accelerate": cache}
-    return patched(base("cache"), {"datasets": {"corpus": changed}})
+    return patched(base("cache"), {"datasets": {"corpus": {"bucket": bucket, **(dataset or {}), "accelerate": cache}}})
 
 
 def the_cache(sections: Data) -> CachePlan:
@@ -201,8 +200,7 @@ def test_other_object_storage_is_mounted_by_the_node() -> None:
 
 
 def test_sidecars_are_at_least_the_container_minimum() -> None:
-    bounds = {"min": {"cpu": "500m", "memory": "128Mi"}}
-    annotations = the_pod(mounting(containers=bounds)).volumes.annotations
+    annotations = the_pod(mounting(containers={"min": {"cpu": "500m", "memory": "128Mi"}})).volumes.annotations
     assert (annotations["gke-gcsfuse/cpu-limit"], annotations["gke-gcsfuse/memory-limit"]) == ("500m", "256Mi")
 
 
@@ -214,7 +212,6 @@ def test_the_queue_leaves_room_for_the_sidecars_in_the_budget() -> None:
 
 
 def test_a_budget_by_default_includes_the_sidecars() -> None:
-    quota = {"cpu": {"cpu": {"guaranteed": 4}, "memory": {"guaranteed": "8Gi"}}}
-    sections = mounting(compute=None, quota=quota)
+    sections = mounting(compute=None, quota={"cpu": {"cpu": {"guaranteed": 4}, "memory": {"guaranteed": "8Gi"}}})
     assert hard(sections)["requests.cpu"] == 4000 + 4 * 250
     assert hard(sections)["requests.memory"] == 9 * GIB

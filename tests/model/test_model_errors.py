@@ -122,8 +122,7 @@ def test_schema_accepts_secrets_and_keys_of_other_programs() -> None:
     hidden = server(env={"TOKEN": secret}, args=["--key", secret], command=[secret], image=secret)
     trained = job(env={"TOKEN": secret})
     values = {"kueue": {"values": {"managerConfig": {"controllerManagerConfigYaml": secret}}}}
-    sections = stack(teams={"a": team(serving={"api": hidden}, training={"fit": trained})}, operators=values)
-    content = as_file(sections)
+    content = as_file(stack(teams={"a": team(serving={"api": hidden}, training={"fit": trained})}, operators=values))
     content["config"]["aws:region"] = "eu-west-1"
     assert complaints(content) == []
 
@@ -160,8 +159,7 @@ def properties(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if not isinstance(schema, dict):
         return
     entries = cast("dict[str, Any]", schema)
-    named = entries.get("properties", {})
-    for key, value in named.items():
+    for key, value in entries.get("properties", {}).items():
         if key not in {"secure", "config"}:
             yield f"{place}.{key}", resolved(value)
     for key, value in entries.items():

@@ -95,8 +95,7 @@ def test_gke_attaches_the_networks_and_gives_the_daemon_the_gpus() -> None:
 def test_rdma_skips_the_network_of_the_second_card() -> None:
     networks = [{"network": f"vpc-{index}", "subnetwork": f"sub-{index}"} for index in range(9)]
     pools = pool("a3-ultragpu-8g", fabric=True, zones=["us-central1-b"], capacity="spot")
-    gke = {**GKE, "fabricNetworks": networks}
-    fabric = the_fabric(wired(gke, pools, podSecurity="privileged", training=FIT))
+    fabric = the_fabric(wired({**GKE, "fabricNetworks": networks}, pools, podSecurity="privileged", training=FIT))
     interfaces = json.loads(fabric.annotations["networking.gke.io/interfaces"])[1:]
     assert [item["network"] for item in interfaces] == [f"sub-{index}" for index in range(1, 9)]
     assert interfaces[0]["interfaceName"] == "eth2"
@@ -163,8 +162,7 @@ def test_kueue_counts_no_resource_of_a_fabric(name: str) -> None:
     row = fabrics()[name]
     requested = [*([row.resource] if row.resource else []), *([HUGEPAGES] if row.hugepages else [])]
     requested += ["networking.gke.io.networks/sub-0.IP"] if row.networks else []
-    made = planned(with_job())
-    (kueue,) = (release for release in made.operators if release.name == "kueue")
+    (kueue,) = (release for release in planned(with_job()).operators if release.name == "kueue")
     configuration = yaml.safe_load(kueue.values["managerConfig"]["controllerManagerConfigYaml"])
     prefixes = tuple(configuration["resources"]["excludeResourcePrefixes"])
     assert requested

@@ -132,8 +132,7 @@ def test_reclaiming_is_shown_where_the_simulation_admits() -> None:
 
 
 def test_shares_decide_with_even_sharing() -> None:
-    big = {"one": job(gpus=8, cpu=32, memory="32Gi")}
-    sections = research(LOW, training=big) | {"fairness": "even"}
+    sections = research(LOW, training={"one": job(gpus=8, cpu=32, memory="32Gi")}) | {"fairness": "even"}
     assert errors(sections) == []
     low, uncovered = warnings(sections)
     assert "a job that requests more borrows, so shares decide" in low

@@ -77,7 +77,6 @@ def merged(levels: int, width: int) -> str:
 
 DEEP = DEEPEST * 40
 
-
 NOTE = "teams.a.training.nightly.env.NOTE"
 LIMIT = "teams.a.gpus.h100.limit"
 MEANING = "Maximum number of GPUs, including borrowed ones"

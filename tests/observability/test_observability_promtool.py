@@ -102,7 +102,6 @@ _TOO_LATE = 'gpu_tenancy:admissions_late{level="guarantee", cluster_queue="a"}'
 _LATE: dict[str, Any] = {_ADMITTED: 1, _TOO_LATE: "0x199 1x400"}
 """At a sample a minute: all from 200 minutes on, which are 30 % after 287 minutes and 5 % after 211."""
 
-
 # What there is, what fires, when it does not yet, and when it does: labels beside the alert's own.
 ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GpuNodeUnhealthy": (WORLD, "9m", "11m", ['node="n2"', 'node="n3"']),
@@ -474,7 +473,6 @@ ALARMS_OF_SERVERS: Final[dict[str, tuple[str, Data, str, int]]] = {
     },
 }
 """An alert, a world, a moment, and whether the alert fires then."""
-
 
 ANSWERS_SERVERS = {
     "Time to the first token/A": 0.4,

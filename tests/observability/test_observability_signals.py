@@ -79,8 +79,7 @@ def test_keda_asks_for_the_average_of_the_pods() -> None:
     asked = signals(sections(**TARGETS))
     assert set(asked) == set(ANSWERS)
     queries = {key: signal.query.expression for key, signal in asked.items() if signal.query}
-    checks = [asks(queries[key], "30m", {"{}": answer}) for key, answer in ANSWERS.items()]
-    passes(WORLD, checks)
+    passes(WORLD, [asks(queries[key], "30m", {"{}": answer}) for key, answer in ANSWERS.items()])
 
 
 @pytest.mark.process

@@ -108,8 +108,7 @@ def test_budget_reports_unknown_prices_and_counts_the_rest(pool: str, field: str
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])
 def test_configurations_limit_gpus_of_pools_without_node_count(environment: str) -> None:
-    limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
-    autoscaling = {"enabled": True, "resourceLimits": limits}
+    autoscaling = {"enabled": True, "resourceLimits": [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]}
     cluster = with_field(shared("gke"), "clusterAutoscaling", autoscaling)
     pool = with_field(shared("karpenter"), "spec", {"limits": {"nvidia.com/gpu": 1000}})
     caps = read_set("clouds", environment)["pool-maximum"]
@@ -125,8 +124,7 @@ def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:
     computed = {**shared("gke").props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
     filled_in = replace(shared("gke"), props=computed, needs=inputs)
     assert findings(pool_rules.gpu_pool_tainted, {"it": filled_in}) == []
-    from_elsewhere = replace(filled_in, needs={**inputs, "nodePools": ()})
-    diagnostics = findings(pool_rules.gpu_pool_tainted, {"it": from_elsewhere})
+    diagnostics = findings(pool_rules.gpu_pool_tainted, {"it": replace(filled_in, needs={**inputs, "nodePools": ()})})
     assert messages(diagnostics, "unknown") == (doubt("Cluster gke", "nodePools"),)
 
 

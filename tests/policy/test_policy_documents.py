@@ -185,8 +185,7 @@ def test_the_budget_rule_has_the_price_that_other_screens_show() -> None:
     shown = {row.name: row.node_price for row in outlook(load(Source(declared))).pools}
     rendered = render(ROOT, project="p", stack="s", config=to_config(Source(declared)))
     resources = [read(request) for request in resource_requests(stack_request(rendered))]
-    evaluated = {pool.resource.name: pool for pool in Stack(resources).matching(POOLS, bool)}
-    h100 = evaluated["cluster-h100"]
+    h100 = {pool.resource.name: pool for pool in Stack(resources).matching(POOLS, bool)}["cluster-h100"]
     assert shown["h100"] == 84.8
     assert h100.monthly(Prices(), Stack(resources)) == Decimal("84.8") * HOURS * 2
 

@@ -81,7 +81,6 @@ def with_pods(kind: str, text: str) -> Resource:
 
 @pytest.mark.parametrize(("kind", "text", "expected"), PARTS)
 def test_what_is_found_in_an_object_of_a_known_kind(kind: str, text: str, expected: str | list[str]) -> None:
-    resource = with_pods(kind, text)
     found = [
         ", ".join(
             (
@@ -89,7 +88,7 @@ def test_what_is_found_in_an_object_of_a_known_kind(kind: str, text: str, expect
                 *(container.view.path[-1] for container in pod.containers),
             )
         )
-        for pod in resource.parts(pods.POD_PARTS)
+        for pod in with_pods(kind, text).parts(pods.POD_PARTS)
     ]
     assert found == ([expected] if isinstance(expected, str) else expected)
 

@@ -200,8 +200,7 @@ def test_pack_that_does_not_start_shows_its_log_and_ends(
     tmp_path: Path, program: str, described: object, words: str
 ) -> None:
     before = children()
-    folder = pack_folder(tmp_path / "pack", program, described)
-    with pytest.raises(ConsoleError, match=words), pack_process(folder):
+    with pytest.raises(ConsoleError, match=words), pack_process(pack_folder(tmp_path / "pack", program, described)):
         pass
     assert children() <= before
 
@@ -238,8 +237,7 @@ def test_each_resource_is_sent_once() -> None:
 
 
 def test_the_outcome_of_each_diagnostic_reaches_the_client(packs: dict[str, Client]) -> None:
-    container = {**_TRAINER, "image": UNKNOWN}
-    inputs = deployment(template={"spec": {"containers": [container]}})
+    inputs = deployment(template={"spec": {"containers": [{**_TRAINER, "image": UNKNOWN}]}})
     reported = packs["workloads"].analyze(inputs.request())
     outcomes = {diagnostic.policyName: outcome for diagnostic, outcome in reported}
     assert outcomes["image-pinned"] is Outcome.UNKNOWN

@@ -118,7 +118,6 @@ CHANGES = (
      "", "[secret]"))),
 )  # fmt: skip
 
-
 EFFECT = Effect(
     preempted=(
         Affected("vision/pretrain", "vision", {"h100": 16}, 31, by="speech/asr"),
@@ -143,12 +142,11 @@ def full() -> Review:
     now = small()
     now["pools"]["h100"] |= {"capacity": "spot"}
     now["prices"] = {"p5.48xlarge": {}}
-    nasty = Rules((*RULES.lines, replace(SURGE, says=NASTY)), RULES.held, RULES.packs, RULES.levels)
     return reviewed(
         outlook_of(now),
         before=outlook_of(before),
         changed=CHANGES,
-        rules=nasty,
+        rules=Rules((*RULES.lines, replace(SURGE, says=NASTY)), RULES.held, RULES.packs, RULES.levels),
         where={"team vision": "stacks/Pulumi.test.yaml:12", "pool h100": "stacks/Pulumi.test.yaml:4"},
         notes=(NASTY,),
         effect=EFFECT,

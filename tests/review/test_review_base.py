@@ -379,8 +379,7 @@ def exempted(stack: Preview, key: str, *, listed: bool = False) -> Preview:
     tags: Any = [{"key": key, "value": "2099-01-31 why"}] if listed else {key: "2099-01-31 why"}
     inputs = {**first.inputs, "metadata": {"annotations": {"note": "exempt"}}, "tags": tags}
     # pyrefly: ignore[bad-argument-type]
-    registrations = (replace(first, inputs=inputs), *others)
-    return replace(stack, rendered=replace(stack.rendered, registrations=registrations))
+    return replace(stack, rendered=replace(stack.rendered, registrations=(replace(first, inputs=inputs), *others)))
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -395,8 +394,7 @@ def test_a_new_exemption_is_named(one: Preview, key: str, *, listed: bool) -> No
 
 def test_a_new_exemption_needs_review(one: Preview) -> None:
     exemptions = tuple(compared.new_exemptions(one.rendered, exempted(one, "exempt:few-pods").rendered))
-    rules = Rules((), 3, ("own 1.0.0",), {"mandatory": 3}, PolicyChanges("HEAD", exemptions=exemptions))
-    seen = decided(rules, one)
+    seen = decided(Rules((), 3, ("own 1.0.0",), {"mandatory": 3}, PolicyChanges("HEAD", exemptions=exemptions)), one)
     assert seen.title == REVIEW
     assert seen.sentences[0] == f"1 new exemption: few-pods ({exemptions[0].place})"
 
@@ -502,8 +500,7 @@ def test_the_command_and_its_reports_name_what_the_change_hides(own_project: Pro
     ],
 )
 def test_policies_without_effect_are_never_fine(one: Preview, levels: dict[str, int], title: str, reason: str) -> None:
-    rules = Rules((), sum(levels.values()) - levels.get("disabled", 0), ("own 1.0.0",), levels)
-    seen = decided(rules, one)
+    seen = decided(Rules((), sum(levels.values()) - levels.get("disabled", 0), ("own 1.0.0",), levels), one)
     assert (seen.title, seen.sentences[0]) == (title, reason)
 
 

@@ -437,8 +437,7 @@ def test_a_long_verdict_shows_the_first_reasons_and_a_count() -> None:
 
 
 def test_a_base_with_long_notes_leaves_the_verdict_its_place() -> None:
-    noted = reviewed(outlook_of(many(200)), notes=(NASTY * 20,) * 9)
-    found = comment(noted, LEAST)
+    found = comment(reviewed(outlook_of(many(200)), notes=(NASTY * 20,) * 9), LEAST)
     assert len(found) <= LEAST
     assert found.count("\n> ") == 2
     assert found.startswith("## ✓ test: OK\n\n- Policies not evaluated (use --policy)\n- Guarantees fit\n")

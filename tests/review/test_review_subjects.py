@@ -95,8 +95,7 @@ def test_two_removed_teams_with_one_successor_are_merged() -> None:
 
 
 def test_moved_team_keeps_its_namespace_and_needs_review() -> None:
-    now = base(cohort="org")
-    verdict = judged(now, base())
+    verdict = judged(base(cohort="org"), base())
     assert verdict.title == "Review needed"
     (says,) = (one for one in verdict.sentences if "moves" in one)
     assert says.startswith("Team vision moves from cohort lab to org: namespace, claims and metrics stay")
@@ -228,8 +227,7 @@ def test_gained_access_comes_first_and_needs_review(members: Data, reason: str) 
 
 def test_lost_access_comes_first() -> None:
     before = outlook_of(with_members(leads=["group:a"], researchers=["user:rosa"]))
-    now = outlook_of(with_members(researchers=["group:a"]))
-    verdict = reviewed(now, before=before).verdict
+    verdict = reviewed(outlook_of(with_members(researchers=["group:a"])), before=before).verdict
     assert verdict.title == "OK"
     assert verdict.sentences[:2] == (
         "1 group loses Secrets in vision (group:a)",
@@ -377,8 +375,7 @@ def test_rights_on_google_folders_name_the_principals() -> None:
 
 
 def test_keys_of_another_service_are_listed_with_its_endpoint() -> None:
-    sections = with_data(endpoint="https://minio.example.com:9000")
-    (right,) = rights_to_grant(load(Source(sections)))
+    (right,) = rights_to_grant(load(Source(with_data(endpoint="https://minio.example.com:9000"))))
     place = "s3://ml-corpus/v3 at https://minio.example.com:9000"
     assert right == f"Give the CSI driver s3.csi.aws.com in the cluster keys that can read {place}"
 
@@ -487,8 +484,7 @@ def test_host_is_shown_with_its_reach() -> None:
 
 
 def test_a_host_that_becomes_public_is_a_difference() -> None:
-    before = outlook_of(exposed())
-    review = reviewed(outlook_of(exposed(reach="public", anonymous=True)), before=before)
+    review = reviewed(outlook_of(exposed(reach="public", anonymous=True)), before=outlook_of(exposed()))
     changed = {one.column: one for one in differences(tables(review).values()) if one.table.startswith("Reached")}
     reach = changed["reach"]
     assert (reach.was, reach.now) == ("internal", "public")

@@ -40,8 +40,7 @@ def facts(found: Iterable[Data], *, anonymous: bool = False, missing: Iterable[M
     state = State({kind: tuple(all_) for kind, all_ in by_kind.items() if kind not in lacking}, lacking)
     nothing: Data = {}
     configuration = configuration_of(next(iter(by_kind["ConfigMap"]), nothing))
-    name = Names(anonymous=anonymous)
-    return Facts(replace(state, breaches=breaches(state)), configuration=configuration, name=name)
+    return Facts(replace(state, breaches=breaches(state)), configuration=configuration, name=Names(anonymous=anonymous))
 
 
 def seen(found: Iterable[Data], **more: Any) -> Survey:
@@ -168,8 +167,7 @@ def test_each_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case['rule']}-{at}" for at, case in enumerate(CASES)])
 def test_an_anonymous_survey_has_no_names(case: Data) -> None:
-    made = [_sealed(each) for each in changed(case)]
-    found = seen(made, anonymous=True)
+    found = seen([_sealed(each) for each in changed(case)], anonymous=True)
     assert {broken.rule for broken in found.broken} == {case["rule"], *case.get("more", ())}
     assert "secret" not in json.dumps(show.data(found)) + "\n".join(lines(found, 500)) + page(found)
 
@@ -261,14 +259,14 @@ def lent() -> list[Data]:
 
 
 def test_lent_guarantee_names_who_would_be_preempted() -> None:
-    (one,) = seen(lent()).preemptions.found
+    (one,) = seen(lent()).preemptions
     assert one.text == "if queue blue-queue uses its 8 idle guaranteed big GPUs: red/night preempted"
 
 
 def test_large_cluster_limits_tested_guarantees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_tenancy.survey.preempting.WORK", 0)
-    found = seen(lent()).preemptions
-    assert (found.found, found.not_simulated) == ((), ("1 idle guarantee: it would take too long",))
+    monkeypatch.setattr("gpu_tenancy.survey.survey.WORK", 0)
+    found = seen(lent())
+    assert (found.preemptions, found.not_simulated) == ((), ("1 idle guarantee: it would take too long",))
 
 
 def test_queues_of_v1beta1_are_read_as_those_of_v1beta2() -> None:

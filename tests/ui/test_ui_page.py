@@ -42,8 +42,7 @@ def test_tree_shows_cohorts_teams_and_numbers() -> None:
 def test_shows_the_largest_job_and_what_is_not_covered() -> None:
     queues = [with_cpu(cluster_queue("research", "org", borrowingLimit=8), 10)]
     queues.append(with_cpu(cluster_queue("speech", "org", used=16, borrowingLimit=8), 64))
-    wide = [workload(cpu_job("wide"))]
-    board = board_of(state(ClusterQueue=queues, Cohort=[], Workload=wide), "research", ())
+    board = board_of(state(ClusterQueue=queues, Cohort=[], Workload=[workload(cpu_job("wide"))]), "research", ())
     (shares, *_) = (rows for title, rows in read(board, "usage").tables.items() if title.startswith("Shares"))
     assert shares[1][:5] == ["research", "a100", "nvidia.com/gpu", "8", "10 CPUs"]
     assert "wide pending: needs 22 CPUs more than research is guaranteed (10)" in read(board, "pending").words

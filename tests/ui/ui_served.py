@@ -59,9 +59,8 @@ class Served:
 @contextmanager
 def serving(board: Board, folder: Path) -> Generator[Served]:
     """A page whose API server does not answer watches."""
-    entry = {"server": "https://127.0.0.1:1"}
     config = {
-        "clusters": [{"name": "c", "cluster": entry}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "u", "user": {"token": "secret-token"}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "c",
@@ -94,8 +93,7 @@ def serving(board: Board, folder: Path) -> Generator[Served]:
 
 
 def _why(namespace: str, kind: str, name: str) -> str:
-    found = Why((f"of {kind}",), f"{SCRIPT} is ahead", "wait", title=f"{kind} {namespace}/{name}")
-    return explained(found, "12:00:00")
+    return explained(Why((f"of {kind}",), f"{SCRIPT} is ahead", "wait", title=f"{kind} {namespace}/{name}"), "12:00:00")
 
 
 def research(*names: str) -> Board:

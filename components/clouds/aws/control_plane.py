@@ -115,8 +115,7 @@ class ControlPlane(Component):
     ) -> None:
         creation = section.create
         if creation is None:
-            msg = f"cluster {section.name} exists"
-            raise TypeError(msg)
+            raise TypeError(f"cluster {section.name} exists")
         super().__init__("gpu-tenancy:clouds:ControlPlane", name, opts)
         tags = dict(plan.tags)
         grant = Grant(trust("eks"), managed=(managed_policy(section.region, "AmazonEKSClusterPolicy"),))

@@ -131,8 +131,7 @@ def ci_entries(name: str, plan: ClusterPlan, section: AwsCluster, opts: Resource
         )
         grant = Grant(trusted, inline={"cluster": written_policy("ci", section.region, cluster=section.name)})
         role = Role(f"{own}-role", section.identity_name(account.team, account.name), grant, plan.tags, opts)
-        people = [account.identity] if account.identity else []
-        access_entry(f"{own}-entry", plan, section.name, role.arn, opts, people)
+        access_entry(f"{own}-entry", plan, section.name, role.arn, opts, [account.identity] if account.identity else [])
 
 
 class SecretReaders(Component):

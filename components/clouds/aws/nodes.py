@@ -106,8 +106,7 @@ def volumes(
 def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int]:
     table = cloud_tables()["aws"].disk
     if table is None:
-        msg = "gpu_tenancy/model/catalogue/machines/aws.yaml has no disk; add it"
-        raise ValueError(msg)
+        raise ValueError("gpu_tenancy/model/catalogue/machines/aws.yaml has no disk; add it")
     chosen = throughput or (table.gpu_throughput if gpu else table.throughput)
     return chosen, table.iops_for(chosen)
 

@@ -85,8 +85,7 @@ def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) 
         for store, named in secrets
         for name in named
     ]
-    actions = ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"]
-    return document(allow(Action=actions, Resource=names))
+    return document(allow(Action=["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"], Resource=names))
 
 
 def karpenter_policies(cluster: str, region: str, node_role: str, *, spot: bool) -> dict[str, str]:
@@ -110,8 +109,7 @@ def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:
         only = {"Condition": {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}} if prefix else {}
         listing = allow(Action=["s3:ListBucket"], Resource=f"{arn}{bucket}", **only)
         objects = f"{arn}{bucket}/{prefix}/*" if prefix else f"{arn}{bucket}/*"
-        actions = list(OBJECT_ACTIONS[grant.writes])
-        statements += [listing, allow(Action=actions, Resource=objects)]
+        statements += [listing, allow(Action=list(OBJECT_ACTIONS[grant.writes]), Resource=objects)]
     return document(*statements, *_keys(grants, region))
 
 

@@ -37,7 +37,6 @@ def live_group(cluster: str, group: str, parent: pulumi.Resource) -> aws.autosca
 
 LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"  # tag: the number of nodes is read from the cloud before it is sent
 
-
 _CAPACITY: Final = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
 """EKS's capacity types by kind of capacity; all others are ON_DEMAND."""
 

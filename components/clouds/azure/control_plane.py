@@ -141,8 +141,7 @@ class AksControlPlane(Component):
     def __init__(self, name: str, plan: ClusterPlan, section: AzureCluster, opts: Options = None) -> None:
         creation = section.create
         if creation is None or plan.system is None:
-            msg = f"cluster {section.name} exists"
-            raise TypeError(msg)
+            raise TypeError(f"cluster {section.name} exists")
         super().__init__("gpu-tenancy:clouds:AksControlPlane", name, opts)
         tags = dict(plan.tags)
         # Without it, the cluster cannot read its key, and so not its secrets.

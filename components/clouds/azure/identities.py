@@ -182,8 +182,7 @@ class TeamAccess(Component):
         for account in team.accounts:
             # Entra accepts one write of an identity's credentials at a time.
             token = account_token(issuer, team.team, account)
-            credential = federated(f"{name}-{account}", section, identity, (account, token), self.after(*before))
-            before.append(credential)
+            before.append(federated(f"{name}-{account}", section, identity, (account, token), self.after(*before)))
         for grant in team.datasets:
             folder = grant.folder
             condition = blob_condition(folder.prefix, writes=grant.writes) if folder.prefix else None

@@ -52,11 +52,9 @@ class GkeCluster(Component):
         identifier = f"{cluster.project}/{cluster.location}/{cluster.name}"
         self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=self.own)
         self.kubernetes = self.api.provider()
-        before = [self.cluster, *self._rights]
-        place = PoolCluster(cluster, self._account, plan.tags, self, before, plan.protect)
+        place = PoolCluster(cluster, self._account, plan.tags, self, [self.cluster, *self._rights], plan.protect)
         for pool in plan.pools:
-            domain = self._domain_policy(f"{name}-{pool.name}-domain", pool)
-            node_pool(f"{name}-{pool.name}", pool, place, domain)
+            node_pool(f"{name}-{pool.name}", pool, place, self._domain_policy(f"{name}-{pool.name}-domain", pool))
         system: list[pulumi.Resource] = []
         if plan.system:
             system.append(system_pool(f"{name}-{SYSTEM_POOL}", plan.system, place))

@@ -74,8 +74,7 @@ class Network(Component):
             source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
             opts=self.own,
         )
-        named = once_there(subnetwork.name, nat.id)
-        self.names = ClusterNetwork(vpc.name, named, "pods", "services")
+        self.names = ClusterNetwork(vpc.name, once_there(subnetwork.name, nat.id), "pods", "services")
 
 
 _ROTATION: Final = 90 * 86400  # seconds after which a key gets a new version

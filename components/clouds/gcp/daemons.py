@@ -124,10 +124,8 @@ class GpuFabric(Component):
         metadata: ObjectMetaArgsDict = {"name": network_name(network)}
         spec: dict[str, Any] = {"vpc": network.network, "vpcSubnet": network.subnetwork, "deviceMode": mode}
         parameters = CustomResource(f"{name}-parameters", version, kind, metadata=metadata, spec=spec, opts=self.own)
-        reference = {"group": _NETWORKING, "kind": kind, "name": network_name(network)}
-        spec = {"type": "Device", "parametersRef": reference}
-        after = self.after(parameters)
-        CustomResource(f"{name}-network", version, "Network", metadata=metadata, spec=spec, opts=after)
+        spec = {"type": "Device", "parametersRef": {"group": _NETWORKING, "kind": kind, "name": network_name(network)}}
+        CustomResource(f"{name}-network", version, "Network", metadata=metadata, spec=spec, opts=self.after(parameters))
 
     def _daemon_set(self, name: str, called: str, pod: PodSpecArgsDict, pools: Sequence[NodePool]) -> None:
         _node_daemon_set(name, called, pod, on_pools(pool.name for pool in pools), self.own)
@@ -138,8 +136,7 @@ def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list
     for kind, pools in by_fabric.items():
         row: FabricRow = fabrics()[kind]
         for pool in pools:
-            interfaces = pool.fabric.interfaces if pool.fabric else 0
-            networks = section.fabric_networks_for(kind, interfaces)
+            networks = section.fabric_networks_for(kind, pool.fabric.interfaces if pool.fabric else 0)
             for network in networks[row.networks.of_node if row.networks else 0 :] if not pool.dranet else ():
                 modes[network_name(network)] = (network, row.networks.mode if row.networks else "NetDevice")
     return list(modes.values())

@@ -33,7 +33,6 @@ _GIB: Final = 2**30
 _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
-
 SYSTEM_POOL: Final = "gpu-tenancy-system"  # start of the system node pool's name
 _REGIONS_ZONES: Final = 3
 """Default for regional clusters: https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""
@@ -140,8 +139,7 @@ def _capacity(pool: NodePool) -> container.NodePoolNodeConfigArgsDict:
 def _accelerator(pool: NodePool) -> container.NodePoolNodeConfigGuestAcceleratorArgsDict:
     """GPUs, their driver and sharing: https://cloud.google.com/kubernetes-engine/docs/how-to/gpus."""
     if pool.machine.accelerator is None:
-        msg = f"pool {pool.name}: GKE's name for the GPUs of {pool.machine.name} is not known"
-        raise ValueError(msg)
+        raise ValueError(f"pool {pool.name}: GKE's name for the GPUs of {pool.machine.name} is not known")
     accelerator: container.NodePoolNodeConfigGuestAcceleratorArgsDict = {
         "type": pool.machine.accelerator,
         "count": pool.gpus,

@@ -98,8 +98,7 @@ def _who_can_seen(
     every = rules.who_can(read.grants, verb, resource, home or None)
     found = [holder for holder in every if verbose or live_access.is_tenant(holder, home)]
     where = f" in {home}" if home else ""
-    nobody = Text(f"nobody may {verb} {resource}{where}, as far as you may see")
-    table = planned.holders(found, {}) if found else nobody
+    table = planned.holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
     answer(output, planned.holders_data(found, {}), table)
     hidden = len(every) - len(found)
     for note in (*([f"{hidden} {_HIDDEN}"] if hidden else []), *read.notes):

@@ -83,7 +83,7 @@ def abilities() -> tuple[list[str], list[list[str]]]:
     all_rules = list(catalogue_clouds.clouds().values())
     kinds = list(all_rules[0].capacity)
     topologies = [[prefix for rule in rules.topologies for prefix in rule.machines] for rules in all_rules]
-    rows = [
+    return ["", *(rules.title for rules in all_rules)], [
         *([f"`{kind}`", *(_capacity(rules.capacity[kind]) for rules in all_rules)] for kind in kinds),
         ["`compact`", *(", ".join(rules.compact) or NO for rules in all_rules)],
         ["`topology: cloud`", *(", ".join(f"{name}*" for name in prefixes) or NO for prefixes in topologies)],
@@ -93,7 +93,6 @@ def abilities() -> tuple[list[str], list[list[str]]]:
         ["`sharing.timeSlicing` is set up by", *(_sharing(rules, "timeSlicing") for rules in all_rules)],
         ["`sharing.mps` is set up by", *(_sharing(rules, "mps") for rules in all_rules)],
     ]
-    return ["", *(rules.title for rules in all_rules)], rows
 
 
 def _capacity(rule: "catalogue_clouds.CapacityRule") -> str:

@@ -241,8 +241,7 @@ def doctor(
     with terminal.errors(stack):
         tree = options.tree_of(stack, project)
         loaded = tree.written
-        needed = cloud or live or charts
-        rendered = rendering.preview(stack, projects.project_folder(project)) if needed else None
+        rendered = rendering.preview(stack, projects.project_folder(project)) if cloud or live or charts else None
         rows = [] if upgrade or charts else [*checks.tools(loaded)]
         if rendered and cloud:
             with terminal.reported_if_slow("asking the cloud"):

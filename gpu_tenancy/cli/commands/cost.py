@@ -54,8 +54,7 @@ def cost(
     """
     with terminal.errors(stack):
         terms = statements.Terms.of(options.tree_of(stack, project))
-        period = statements.Period.of(month, datetime.now(UTC))
-        statement = _read(stack, terms, period, prometheus, source)
+        statement = _read(stack, terms, statements.Period.of(month, datetime.now(UTC)), prometheus, source)
         bill = outlook.outlook(terms.tree.stack).bill
         figures = (f"{stack} now: {figure.line}" for figure in bill.figures)
         statement = replace(statement, notes=(*statement.notes, *figures, *bill.notes))

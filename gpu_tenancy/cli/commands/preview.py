@@ -95,9 +95,8 @@ def preview(
         stack_preview = rendering.preview(stack, folder, onto=_onto(place) if live else None)
         if base:
             terminal.progress(f"rendering {stack} at {base}")
-        packs = policy or ()
         seen = build.review(
-            stack_preview, folder, ref=base, policies=packs, real=pulumi_preview, live=running, used=month
+            stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview, live=running, used=month
         )
         written = _write(stack_preview, seen, out) if out else ""
         if is_for_programs(output):

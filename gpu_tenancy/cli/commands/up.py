@@ -230,8 +230,7 @@ def _environment(
 
 def _read(stack: str, project: Path | None) -> "tuple[projects.Declared, deploy_stacks.Stacks]":
     read = projects.declared(stack, project)
-    folder = read.project / "out" / "pulumi" / stack
-    return read, deploy_stacks.Stacks(read, plan.plan(read.stack).parts, folder)
+    return read, deploy_stacks.Stacks(read, plan.plan(read.stack).parts, read.project / "out" / "pulumi" / stack)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -129,8 +129,7 @@ def fit(
         team = team_of(cluster, team, namespace, "tenancy fit TEAM")
         demands = cluster_demand.read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
-            state = replace(read_for_fit(cluster, team), history=_durations(used))
-            results = judged(cluster, team, state, demands)
+            results = judged(cluster, team, replace(read_for_fit(cluster, team), history=_durations(used)), demands)
         parts = [part for result in results for part in (Text(""), show.fitting(result))][1:]
         answer(output, show.data(results), *parts, names=[result.title for result in results])
         if any(result.verdict == "never" for result in results):

@@ -60,8 +60,7 @@ def whatif(
     [dim]tenancy whatif local --last ml-research[/dim]
     """
     with terminal.errors(stack):
-        given = {"--team": team, "--workloads": workloads, "--last": last}
-        chosen = [name for name, value in given.items() if value]
+        chosen = [name for name, value in {"--team": team, "--workloads": workloads, "--last": last}.items() if value]
         if len(chosen) > 1:
             raise UsageError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
         tree = options.tree_of(stack, project)

@@ -126,19 +126,14 @@ class Controllers:
 
         def launch() -> None:
             self._stop_some({name for item in changed for name in item.row.programs})
-            self._launch(cluster, changed, next(ports), cache, report)
+            own = next(ports)
+            self._launch(
+                cluster, [prepare(cluster, item, self._places, cache, report).at_ports(own) for item in changed]
+            )
 
         at_free_ports(launch)
 
-    def _launch(
-        self,
-        cluster: Cluster,
-        wanted: Sequence[Wanted],
-        ports: Mapping[str, Mapping[str, int]],
-        cache: Path,
-        report: Report,
-    ) -> None:
-        launches = [prepare(cluster, item, self._places, cache, report).at_ports(ports) for item in wanted]
+    def _launch(self, cluster: Cluster, launches: Sequence[Launch]) -> None:
         for launch in launches:
             launch.admit(cluster)
             for name in launch.item.row.programs:
@@ -178,8 +173,7 @@ class Controllers:
         while not (_answers(ready, ports[ready.port], authority) and all(map(listens, ports.values()))):
             runs = any(controller.name == name and controller.runs for controller in self.recorded())
             if not runs or time.monotonic() > deadline:
-                what = f"was not ready after {within:g} s" if runs else "exited"
-                raise failure(name, what, self._places.log(name))
+                raise failure(name, f"was not ready after {within:g} s" if runs else "exited", self._places.log(name))
             time.sleep(0.2)
 
 

@@ -76,8 +76,7 @@ class Launch:
     def command(self, cluster: Cluster, name: str) -> Command:
         """Writes the files of a program, and returns its command."""
         program, pod, folder = self.item.row.programs[name], adapting.pod_of(self.objects, name), self.folder(name)
-        token = cluster.token(pod.namespace, pod.account)
-        kubeconfig = write_account_config(self.places, name, token)
+        kubeconfig = write_account_config(self.places, name, cluster.token(pod.namespace, pod.account))
         fill: dict[str, str | int] = {
             **self.ports[name],
             "files": str(folder / "files"),
@@ -99,13 +98,12 @@ class Launch:
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.is_symlink():
             link.symlink_to(folder / "certificates")
-        environment = {
+        return [str(self.item.programs[program.program]), *adapting.arguments_of(pod, program, fill)], {
             **pod.environment,
             **program.environment,
             "KUBECONFIG": str(kubeconfig),
             "TMPDIR": str(folder / "temporary"),
         }
-        return [str(self.item.programs[program.program]), *adapting.arguments_of(pod, program, fill)], environment
 
     def folder(self, name: str) -> Path:
         """The folder of a program."""

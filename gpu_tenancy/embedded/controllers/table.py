@@ -92,12 +92,11 @@ class Row(_Row):
 @cache
 def read_rows() -> Mapping[str, Row]:
     """The rows, by their charts, in the order of their start."""
-    of_operators = {
+    return {
         chart: Row.model_validate({"operator": name, **row})
         for name, operator in operators().items()
         for chart, row in operator.controllers.items()
-    }
-    return of_operators | TypeAdapter(dict[str, Row]).validate_python(read_table(TABLE))
+    } | TypeAdapter(dict[str, Row]).validate_python(read_table(TABLE))
 
 
 RENDERER: Final = "chart"  # the program that renders a chart; its source is in the folder `controlplane`
@@ -256,12 +255,10 @@ def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[
             if source == building.CONTROL_PLANE:
                 raise
             unavailable |= dict.fromkeys(missing(), error.what)
-    found = {program: path for program, source, _ in needed if (path := present(program, source, cache))}
-    return found, unavailable
+    return {program: path for program, source, _ in needed if (path := present(program, source, cache))}, unavailable
 
 
 def _needed(rows: Mapping[str, Row]) -> Iterable[tuple[str, str, str]]:
     yield RENDERER, building.CONTROL_PLANE, f"./{RENDERER}"
     for row in rows.values():
-        for program in row.programs.values():
-            yield program.program, row.source, program.package
+        yield from ((program.program, row.source, program.package) for program in row.programs.values())

@@ -277,11 +277,10 @@ def without_descriptions(schema: Any) -> Any:
         return [without_descriptions(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema
-    fields = cast("Mapping[str, Any]", schema)
     return {
         field: {name: without_descriptions(one) for name, one in value.items()}
         if field in _BY_NAME
         else without_descriptions(value)
-        for field, value in fields.items()
+        for field, value in cast("Mapping[str, Any]", schema).items()
         if field != "description"
     }

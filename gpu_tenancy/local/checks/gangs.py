@@ -37,8 +37,7 @@ def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
     `places`: the copies of the stack's queues.
     """
     flavors = dict.fromkeys(queue.flavor for queue in plan.queues.gang_queues)
-    for name in flavors:
-        yield _promised_once(cluster, plan, tree.flavors[name])
+    yield from (_promised_once(cluster, plan, tree.flavors[name]) for name in flavors)
     first = next(iter(flavors), next((name for name, flavor in tree.flavors.items() if flavor.resource), None))
     owner = next((queue for queue in tree.queue_owners if first in tree.team_shares[queue]), None)
     if first is None or owner is None:
@@ -118,8 +117,7 @@ def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: 
 
 
 def _running(cluster: Cluster, place: Place) -> int:
-    pods = cluster.list("v1", "Pod", namespace=place.namespace)
-    return sum(1 for pod in pods if text_at(pod, "spec", "nodeName"))
+    return sum(1 for pod in cluster.list("v1", "Pod", namespace=place.namespace) if text_at(pod, "spec", "nodeName"))
 
 
 def _message(cluster: Cluster, place: Place) -> str:
@@ -136,5 +134,4 @@ def _role(flavor: Flavor) -> RolePlan:
     taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
     labels = {**flavor.node_labels, CHECK: "true"}
     one = {flavor.resource: 1} if flavor.resource else {CPU: 1000}
-    pod = PodPlan(IMAGE, (), (), {}, one, labels, taints, priority=None, non_root=True)
-    return RolePlan("worker", _SIZE, pod)
+    return RolePlan("worker", _SIZE, PodPlan(IMAGE, (), (), {}, one, labels, taints, priority=None, non_root=True))

@@ -82,8 +82,7 @@ def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) ->
         yield from stage.returned(scenario)
     if excess := limited(tree):
         yield stage.limit(excess)
-    for excess in kept(tree):
-        yield stage.kept(excess)
+    yield from (stage.kept(excess) for excess in kept(tree))
     yield from _unqueued(cluster, tree)
 
 
@@ -302,8 +301,7 @@ def share_of(tree: Tree, queue: str, measure: Measure) -> Share:
 
 def _return(tree: Tree, queue: str, guarantee: Guarantee) -> Return:
     flavor, spec = guarantee.flavor, _with_anyone(tree)
-    measure = Measure(flavor, guarantee.resource)
-    others = _others(tree, queue, measure, spec)
+    others = _others(tree, queue, Measure(flavor, guarantee.resource), spec)
     own = _job(f"{queue}-{flavor}", queue, flavor, guarantee.amounts)
     share = tree.share(queue, flavor, CPU)
     untried = ""

@@ -61,10 +61,9 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
         yield Check(_promise(server, server.scaling, "load"), missing, holds=None)
     elif server and server.scaling:
         report(f"verifying the autoscaler of {server.team}/{server.name} under simulated load (about a minute)")
-        scaler = Reference(*_HPA, server.name, server.team)
         with (
             simulated(cluster, targets(server.scaling)) as metrics,
-            simplified(cluster, scaler, _adds(server), metrics) as others,
+            simplified(cluster, Reference(*_HPA, server.name, server.team), _adds(server), metrics) as others,
         ):
             served.update(metrics)
             run = _Run(cluster, server, metrics)

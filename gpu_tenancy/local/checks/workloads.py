@@ -51,8 +51,7 @@ def check_workloads(
         for name, api in named:
             operators = (kind_at(api).operator, "volcano" if name in gangs else None)
             if missing := next((reason for one in operators if one and (reason := why_not(one))), ""):
-                promise = f"{namespace}/{name} runs, or is pending for a reason of its quota"
-                yield Check(promise, missing, holds=None)
+                yield Check(f"{namespace}/{name} runs, or is pending for a reason of its quota", missing, holds=None)
             else:
                 asked.append((name, api))
         if asked:
@@ -142,8 +141,7 @@ def _requeued(cluster: Cluster, job: JobPlan, placed: _Placed) -> str:
     """Requeues a job whose nodes other pods have taken, so that Kueue assigns others; says so, why not, or nothing."""
     # Kueue knows the pods that run when it assigns nodes to a job, but Volcano can place a gang there a moment later.
     # The scheduler ends no pod for another one, so the job would stay without nodes.
-    pods = _pods(cluster, placed)
-    if not any(text_at(condition(pod, "PodScheduled"), "reason") == "Unschedulable" for pod in pods):
+    if not any(text_at(condition(pod, "PodScheduled"), "reason") == "Unschedulable" for pod in _pods(cluster, placed)):
         return ""
     workloads = read_workloads(cluster.list(KUEUE, "Workload", namespace=placed.team))
     done = "requeued once, because other pods had taken its nodes"

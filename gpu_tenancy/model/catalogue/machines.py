@@ -10,7 +10,6 @@ from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
 
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
-
 _Amount = TypeVar("_Amount")
 
 

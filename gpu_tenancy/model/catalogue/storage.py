@@ -53,8 +53,7 @@ class StorageService(Fact):
         """The smallest valid size in bytes that is not less than a size; None if that is too large."""
         if not self.sizes:
             return max(size, self.min or 0)
-        fitting = (sizes.next(size) for sizes in self.sizes)
-        return next((found for found in fitting if found is not None), None)
+        return next((found for found in (sizes.next(size) for sizes in self.sizes) if found is not None), None)
 
 
 def storage_services() -> Mapping[str, Mapping[str, StorageService]]:

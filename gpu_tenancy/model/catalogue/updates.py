@@ -16,7 +16,6 @@ from gpu_tenancy.model.catalogue.rows import Fact, Row, Url, read_rows
 
 NAMED_BY: Final = ("metadata.name", "metadata.namespace")
 
-
 _MUTABLE: Final = {
     "kubernetes:core/v1:ConfigMap": "enableConfigMapMutable",
     "kubernetes:core/v1:Secret": "enableSecretMutable",

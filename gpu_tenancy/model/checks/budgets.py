@@ -28,8 +28,7 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
     idle: dict[Path, Idle | None] = {("teams", name, "idle"): team.idle for name, team in tree.stack.teams.items()}
     idle[("idle",)] = tree.stack.idle
     for place in (place for place, spec in idle.items() if spec and spec.then != "off"):
-        for rule, fix in _unmeasured(tree):
-            yield Problem(place, rule, fix, about=(("operators",),))
+        yield from (Problem(place, rule, fix, about=(("operators",),)) for rule, fix in _unmeasured(tree))
     if tree.stack.metrics.opencost and not _has_prometheus(tree):
         rule = "OpenCost reads from Prometheus what is used, and this stack has none"
         yield Problem(("metrics", "opencost"), rule, "set operators.prometheus to here or installed, or remove it")

@@ -233,8 +233,7 @@ def _disks(path: Path, tree: Tree, acceleration: Acceleration, flavor: Flavor) -
     part = share(acceleration, replicas_of(acceleration, flavor.always))
     for pool in (tree.pools[supply.name] for supply in flavor.pools):
         # The folder of JuiceFS is on the boot disk, and the volumes of Alluxio where the pods' ephemeral storage is.
-        boot = NodeDisk(pool.pool.disk.size, local=False)
-        disk = boot if acceleration.runtime == "juicefs" else pool.disk
+        disk = NodeDisk(pool.pool.disk.size, local=False) if acceleration.runtime == "juicefs" else pool.disk
         if part > disk.size:
             has, whole = format_bytes(disk.size), format_bytes(acceleration.cache)
             rule = f"needs {format_bytes(part)} on each node, but those of pool {pool.name} have {has}"

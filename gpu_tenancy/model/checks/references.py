@@ -196,8 +196,7 @@ def _queue(stack: Stack, name: str, team: Team) -> Iterator[Problem]:
     if team.queue == name:
         yield Problem(path, "is the team itself", "remove queue, or set it to another team", name)
         return
-    others = [other for other in stack.teams if other != name]
-    yield from known_in(team.queue, others, "team", path, ("teams",))
+    yield from known_in(team.queue, [other for other in stack.teams if other != name], "team", path, ("teams",))
     owner = stack.teams.get(team.queue)
     if owner and owner.queue is not None:
         yield Problem(path, f"has no queue: it uses the queue of {owner.queue}", f"set {owner.queue}", team.queue)
@@ -228,11 +227,9 @@ def people_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _entries(stack: Stack) -> Iterator[tuple[Path, str]]:
-    for name, entry in stack.people.names.items():
-        yield ("people", "names", name), entry
+    yield from ((("people", "names", name), entry) for name, entry in stack.people.names.items())
     for key in ("admins", "auditors"):
-        for index, entry in enumerate(getattr(stack.people, key)):
-            yield ("people", key, index), entry
+        yield from ((("people", key, index), entry) for index, entry in enumerate(getattr(stack.people, key)))
     for section, nodes in (("cohorts", stack.cohorts), ("teams", stack.teams)):
         for name, node in nodes.items():
             members: Members = node.members

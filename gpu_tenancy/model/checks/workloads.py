@@ -48,8 +48,7 @@ def workloads(tree: Tree) -> Iterator[tuple[str, Path, ResolvedServer | Training
     """The servers and jobs of all teams, with team and place in the stack."""
     for name, team in tree.stack.teams.items():
         for kind, specs in (("serving", team.serving), ("training", team.training)):
-            for workload, spec in specs.items():
-                yield name, ("teams", name, kind, workload), spec
+            yield from ((name, ("teams", name, kind, workload), spec) for workload, spec in specs.items())
 
 
 def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> Iterator[Problem]:

@@ -28,7 +28,6 @@ _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
 }
 """The price of each kind of capacity; capacity blocks and flex-start have separate prices, which are unknown."""
 
-
 OWN: Final = "prices"  # source of a price of the stack
 
 
@@ -154,8 +153,7 @@ def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:
     if creation is None or not isinstance(cluster, CloudCluster):
         return ()
     control_plane = next(name for name in listed if name.endswith("control-plane"))
-    numbers = {control_plane: 1, **cluster.ways_out}
-    facts = [(name, listed[name], number) for name, number in numbers.items()]
+    facts = [(name, listed[name], number) for name, number in {control_plane: 1, **cluster.ways_out}.items()]
     parts = [
         FixedCost(name, row.title, number, PriceOf(row.hour, _read(row), row.region)) for name, row, number in facts
     ]

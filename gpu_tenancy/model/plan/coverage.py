@@ -112,11 +112,8 @@ def reclaims(tree: Tree, queue: str, flavor: str) -> bool:
 
 def _workloads(tree: Tree, team: str) -> Iterator[tuple[Path, ResolvedServer | Training]]:
     spec, place = tree.stack.teams[team], ("teams", team)
-    for name, job in spec.training.items():
-        if not is_gang(job):
-            yield (*place, "training", name), job
-    for server in spec.serving.values():
-        yield server.written_at(), server
+    yield from (((*place, "training", name), job) for name, job in spec.training.items() if not is_gang(job))
+    yield from ((server.written_at(), server) for server in spec.serving.values())
     if notebooks := spec.notebooks:
         for name, size in notebooks.sizes.items():
             yield (*place, "notebooks", "sizes", name), as_job(notebooks, size)

@@ -42,10 +42,9 @@ class Flavor:
     @cached_property
     def node(self) -> dict[str, int]:
         """Maximum resources of a pod on one of its nodes, beside the caches that every node has."""
-        resources = dict.fromkeys(resource for pool in self.pools for resource in pool.node)
         return {
             resource: max(pool.node.get(resource, 0) for pool in self.pools) - self.caches.every.get(resource, 0)
-            for resource in resources
+            for resource in dict.fromkeys(resource for pool in self.pools for resource in pool.node)
         }
 
     @cached_property

@@ -57,8 +57,7 @@ def choices(tree: Tree, team: str, workload: Workload) -> list[str]:
     """The flavors that a workload without `flavor` could run on."""
     if is_gang(workload):
         return [name for name in tree.stack.teams[team].gangs if name in tree.flavors]
-    shares = tree.shares_of(team)
-    return [name for name in shares if (tree.flavors[name].resource is not None) == (workload.gpus > 0)]
+    return [name for name in tree.shares_of(team) if (tree.flavors[name].resource is not None) == (workload.gpus > 0)]
 
 
 def flavor_of(tree: Tree, team: str, workload: Workload) -> Flavor | None:
@@ -129,8 +128,7 @@ def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, in
     if gang:
         spec = tree.stack.teams[team].gangs.get(flavor.name)
         return gang_amounts(flavor, spec) if spec else {}
-    shares = tree.shares_of(team).get(flavor.name, {})
-    return {resource: share.limit or 0 for resource, share in shares.items()}
+    return {resource: share.limit or 0 for resource, share in tree.shares_of(team).get(flavor.name, {}).items()}
 
 
 def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:

@@ -34,8 +34,7 @@ class Nodes:
         """The most replicas that are lost with one node; 0 if no other node could answer."""
         if self.most <= 1:
             return 0
-        spread = -(-replicas // self.always) if self.always > 1 else replicas
-        return min(self.each, spread)
+        return min(self.each, -(-replicas // self.always) if self.always > 1 else replicas)
 
 
 def nodes_of(flavor: Flavor, pod: Amounts) -> Nodes:

@@ -58,8 +58,7 @@ def claim_of(cluster: Cluster, team: str, name: str, storage: Storage) -> ClaimP
 
 def stored(team: Team) -> Iterator[tuple[Path, Storage]]:
     """All storage of a team (claims and a notebook's), with its place below the team."""
-    for name, storage in team.storage.items():
-        yield ("storage", name), storage
+    yield from ((("storage", name), storage) for name, storage in team.storage.items())
     if team.notebooks:
         yield ("notebooks", "home"), team.notebooks.home
 

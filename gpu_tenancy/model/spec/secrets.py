@@ -33,8 +33,7 @@ class Variable(Section):
     """Field of the pod."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
-        sources = [self.value, self.secret, self.config_map, self.field]
-        if sum(source is not None for source in sources) != 1:
+        if sum(source is not None for source in [self.value, self.secret, self.config_map, self.field]) != 1:
             yield "does not have one source", "write a text, or set one of secret, configMap and field"
         if (self.key is None) == (self.secret is not None or self.config_map is not None):
             if self.key:

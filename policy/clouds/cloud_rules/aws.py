@@ -66,9 +66,8 @@ class MachineByAttributes(Machine):
 
     def _asks_for_gpus(self) -> bool:
         keys = ("acceleratorTypes", "acceleratorManufacturers", "acceleratorNames")
-        minimums = ("acceleratorCount", "acceleratorTotalMemoryMib")
         return any(self.requirements.items(key) for key in keys) or any(
-            self.requirements.number(key, "min") for key in minimums
+            self.requirements.number(key, "min") for key in ("acceleratorCount", "acceleratorTotalMemoryMib")
         )
 
     def _may_cost_anything(self, known: Machines) -> bool:
@@ -232,7 +231,6 @@ _DEFAULT_MACHINE: Final = Machine("t3.medium", ("instanceTypes",))  # the defaul
 _IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
 _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
 
-
 SUBNETS: Final = Subject(
     "subnets", of_types("aws:ec2/subnet:Subnet", "aws-native:ec2:Subnet"), lambda resource: (resource,)
 )
@@ -271,8 +269,7 @@ class Group(NodePool):
 
 
 def _has_efa(template: View) -> bool:
-    interfaces = template.items("networkInterfaces")
-    return any(interface.text("interfaceType").startswith("efa") for interface in interfaces)
+    return any(interface.text("interfaceType").startswith("efa") for interface in template.items("networkInterfaces"))
 
 
 class NodeGroup(Group):

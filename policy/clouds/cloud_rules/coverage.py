@@ -124,8 +124,7 @@ def _parts(kinds: frozenset[str], view: View) -> Iterator[tuple[frozenset[str], 
             describes_machine = name == "name" and "named" in kinds
             yield kinds if describes_machine else _kinds(name), View(value, (*view.path, name))
     elif isinstance(view.value, list):
-        for index, value in enumerate(view.value):
-            yield kinds, View(value, (*view.path, str(index)))
+        yield from ((kinds, View(value, (*view.path, str(index)))) for index, value in enumerate(view.value))
 
 
 @cache
@@ -162,8 +161,7 @@ def _gpu_names(text: str, view: View) -> Iterator[str]:
 def not_evaluated() -> Iterator[str]:
     """What no rule evaluates, as items of a list for documentation."""
     facts = table()
-    reported = {"clusters": "always reported", "resources": "reported if they can have GPUs"}
-    for block, when in reported.items():
+    for block, when in {"clusters": "always reported", "resources": "reported if they can have GPUs"}.items():
         for row in facts[block]:
             yield f"{row['title']}: {when} ({', '.join(f'`{pattern}`' for pattern in row['types'])})"
     names = dict.fromkeys(name for kind in NAMING for name in facts["properties"][kind])
@@ -214,10 +212,9 @@ def _of_templates(resource: Resource, values: list[MachineReference], known: Mac
     templates: list[aws.LaunchTemplate] = []
     if references or any("texts" in value.kinds for value in values):
         templates = aws.templates_by_urn({urn for urns in resource.needs.values() for urn in urns}, stack)
-    sets_machine = any(
+    if not templates and not any(
         value.view.value is not None for value in values if not value.kinds.isdisjoint({"machines", "attributes"})
-    )
-    if not templates and not sets_machine:
+    ):
         for reference in references:
             template = aws.template_named(reference, stack)
             if template is None:

@@ -73,8 +73,7 @@ class Requirements:
     def gpu_machines(self, known: Machines) -> list[str]:
         """Machine types with GPUs that meet them, and families (`p9.*`) with a size that can."""
         candidates = [*known.gpu_machines(self._cloud), *(name for name in self._named() if known.gpus_of(name) != 0)]
-        machines = [name for name in candidates if self._meets(_labels(name, known.gpus_of(name)))]
-        return machines or self._newer(known)
+        return [name for name in candidates if self._meets(_labels(name, known.gpus_of(name)))] or self._newer(known)
 
     def cpu_machines(self, known: Machines) -> list[str]:
         """Machine types without GPUs that meet them, and families with a size that can."""
@@ -96,8 +95,7 @@ class Requirements:
 
     def _named(self) -> list[str]:
         """Machine types and families that they list, also ones in no table."""
-        families = [f"{value.text()}.*" for value in self.listed(FAMILIES)]
-        return [value.text() for value in self.listed(TYPES)] + families
+        return [value.text() for value in self.listed(TYPES)] + [f"{value.text()}.*" for value in self.listed(FAMILIES)]
 
     def _newer(self, known: Machines) -> list[str]:
         """A family of each category that they list, of any generation, for machines that are newer than the tables."""

@@ -35,10 +35,9 @@ def _table() -> tuple[dict[str, int], dict[str, Decimal]]:
     """GPUs by machine, and USD an hour by machine; names in lower case."""
     clouds = table().values()
     gpus = {name.lower(): count for cloud in clouds for name, count in cloud["gpus"].items()}
-    prices = {
+    return gpus, {
         name.lower(): Decimal(str(price)) for cloud in clouds for name, price in cloud["prices"]["machines"].items()
     }
-    return gpus, prices
 
 
 def _configured(by_pattern: Mapping[str, T], name: str) -> T | None:

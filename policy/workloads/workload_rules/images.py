@@ -16,7 +16,6 @@ _TAG: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _PATH: Final = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?")
 
-
 _PARTS: Final = ("repository", "tag", "version")
 """Fields beside `image` in objects of operators that compose the name of an image from several fields."""
 

@@ -122,7 +122,6 @@ def number_or_percentage(value: View, total: Decimal, *, down: bool = False) -> 
 def scopes(quota: Resource) -> Iterator[tuple[str, str, View]]:
     """Scopes of a ResourceQuota: name, operator and view; of a patch, only the scopes that it sets."""
     props = quota.props.as_part()
-    for scope in props.items("spec", "scopes"):
-        yield scope.text(), "Exists", scope
+    yield from ((scope.text(), "Exists", scope) for scope in props.items("spec", "scopes"))
     for scope in props.items("spec", "scopeSelector", "matchExpressions"):
         yield scope.text("scopeName"), scope.text("operator"), scope

@@ -278,9 +278,8 @@ def time_slicing_trust(pod: Pod, settings: _Sharing, stack: Stack) -> Iterator[s
 
     # Pods with the same GPUs and nodes, of namespaces in the same groups, have the same stranger.
     groups = settings.groups(namespace_of(pod)) or namespace_of(pod)
-    nodes_of_pod = frozenset(node_labels(pod).items())
     other = stack.once(
-        ("time-slicing-trust", id(settings), groups, frozenset(names), nodes_of_pod),
+        ("time-slicing-trust", id(settings), groups, frozenset(names), frozenset(node_labels(pod).items())),
         lambda: stack.first(POD_PARTS, stranger),
     )
     if other is not None:

@@ -30,8 +30,7 @@ def _exact(names: list[str]) -> list[str]:
     """Full names of namespaces; patterns are rejected."""
     for name in names:
         if not _NAMESPACE.fullmatch(name):
-            message = f"{name!r} is not the name of a namespace; list exact names, without patterns"
-            raise ValueError(message)
+            raise ValueError(f"{name!r} is not the name of a namespace; list exact names, without patterns")
     return names
 
 

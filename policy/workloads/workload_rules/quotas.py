@@ -298,8 +298,7 @@ def _quotas(resource: Resource) -> Iterator[Quota]:
         resource.props.as_part().has("spec", key)
     for group in resource.props.items("spec", "resourceGroups"):
         for flavor in group.items("flavors"):
-            for resource_quota in flavor.items("resources"):
-                yield Quota(resource, flavor, resource_quota)
+            yield from (Quota(resource, flavor, resource_quota) for resource_quota in flavor.items("resources"))
 
 
 QUEUE_QUOTAS: Final = Subject("ClusterQueue and Cohort quotas", BORROWERS.selects, _quotas)
@@ -360,11 +359,10 @@ def cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
         if any(quota.view.has(key) for quota in quotas):
             yield f"{key} is set without a cohort; {fix}, or remove {key}"
     preemption = resource.props.at("spec", "preemption")
-    policies = {
+    for key, policy in {
         "reclaimWithinCohort": preemption.text("reclaimWithinCohort"),
         "borrowWithinCohort": preemption.text("borrowWithinCohort", "policy"),
-    }
-    for key, policy in policies.items():
+    }.items():
         if policy not in {"", "Never"}:
             yield f"{key} is {policy} without a cohort; {fix}, or set {key} to Never"
 

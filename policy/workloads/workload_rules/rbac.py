@@ -25,7 +25,6 @@ _EVERYBODY: Final = {
     ("Group", "system:serviceaccounts"): "all service accounts",
 }
 
-
 ROLES: Final = objects("roles", f"{RBAC}:Role", f"{RBAC}:ClusterRole")
 BINDINGS: Final = objects("bindings of roles", f"{RBAC}:RoleBinding", f"{RBAC}:ClusterRoleBinding")
 ROLES_AND_BINDINGS: Final = objects(
@@ -83,8 +82,7 @@ def rules(role: Resource) -> Iterator[PolicyRule]:
     """The rules of one role; none if a controller writes them."""
     if is_aggregated(role):
         return
-    for view in role.props.items("rules"):
-        yield PolicyRule(role, view)
+    yield from (PolicyRule(role, view) for view in role.props.items("rules"))
 
 
 @dataclass(frozen=True, slots=True)

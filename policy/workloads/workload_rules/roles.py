@@ -51,8 +51,7 @@ def _of_tenants(
                 problems.append(f"{granting.label} {problem}")
     recipient = _recipient(role, settings, stack) if problems or unknown_values.errors else ""
     if recipient:
-        for problem in problems:
-            yield f"{problem}, and {recipient}; {fix}"
+        yield from (f"{problem}, and {recipient}; {fix}" for problem in problems)
         unknown_values.raise_first()
 
 

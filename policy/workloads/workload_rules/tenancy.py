@@ -69,10 +69,9 @@ def default_deny(space: Resource, settings: _DenySettings, stack: Stack) -> Iter
     own_name = _own(space)
     if not settings.tenant(own_name):
         return
-    directions = ["Ingress", "Egress"] if settings.egress else ["Ingress"]
     missing = [
         direction
-        for direction in directions
+        for direction in (["Ingress", "Egress"] if settings.egress else ["Ingress"])
         if stack.first(_POLICIES, partial(_denies, direction=direction), (namespace_of, own_name)) is None
     ]
     if missing:
@@ -150,8 +149,7 @@ def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
 
 def _requests(pod: Pod, settings: _SpaceQuota, stack: Stack) -> Iterator[tuple[str, str]]:
     """The GPUs that a pod requests or claims, for messages, each with its key in a ResourceQuota."""
-    for resource in pod.gpus(settings):
-        yield f"requests {resource}", f"requests.{resource}"
+    yield from ((f"requests {resource}", f"requests.{resource}") for resource in pod.gpus(settings))
     for claim in pod.claims:
         for device_class in _device_classes(claim, namespace_of(pod), stack):
             if matches_any(device_class, settings.classes):

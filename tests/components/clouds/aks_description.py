@@ -218,7 +218,6 @@ def entrance(cluster: Json) -> Iterator[Finding]:
 
 CLUSTER_RULES: Final[tuple[Rule, ...]] = (whole, system_pool, people, key_of_secrets, workload_identity, entrance)
 
-
 # AKS's own description of its API: the models of azure-mgmt-containerservice, and what its pages say beside them
 
 

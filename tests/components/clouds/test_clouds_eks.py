@@ -412,8 +412,7 @@ def test_live_queries_use_the_stacks_region(monkeypatch: pytest.MonkeyPatch) -> 
         return invoke(monitor, request)
 
     monkeypatch.setattr(RecordingMonitor, "Invoke", recorded)
-    registrations = sent(gpus(0, 8), answers({"minSize": 0, "maxSize": 4, "desiredCapacity": 2}))
-    own = one(registrations, "pulumi:providers:aws")
+    own = one(sent(gpus(0, 8), answers({"minSize": 0, "maxSize": 4, "desiredCapacity": 2})), "pulumi:providers:aws")
     assert {token for token, _ in asked} == {LIST, READ}
     assert all(provider.startswith(own.urn) for _, provider in asked)
 
@@ -428,7 +427,6 @@ def test_the_desired_size_is_the_current_one() -> None:
 
 def test_without_an_autoscaler_the_number_is_the_stacks() -> None:
     live = {"minSize": 1, "maxSize": 1, "desiredCapacity": 1}
-    sections = eks_stack(eks_section(autoscaler="none"), gpu=eks_pool(nodes=3))
-    registration = registered(sections, live)
+    registration = registered(eks_stack(eks_section(autoscaler="none"), gpu=eks_pool(nodes=3)), live)
     assert registration.ignore_changes == ()
     assert registration.inputs["scalingConfig"] == {"minSize": 3, "maxSize": 3, "desiredSize": 3}

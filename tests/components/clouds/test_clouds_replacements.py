@@ -253,13 +253,12 @@ def _variants() -> Iterator[Data]:
     }
     for name in ("cluster-autoscaler", "karpenter"):
         yield {**eks(autoscaler=name), "pools": {**eks(autoscaler=name)["pools"], **eks_pools}}
-    reserved = {"kind": "reserved", "reservation": RESERVED}
     yield aks_stack(
         aks_creation(),
         fixed=aks_partitions(A100, "1g.10gb"),
         spot=aks_pool(capacity="spot", labels={"example.com/spot": "yes"}),
         near=aks_pool(compact=True, zones=["1"], numa="restricted", labels={"example.com/near": "yes"}),
-        t4=aks_pool("Standard_NC64as_T4_v3", capacity=reserved),
+        t4=aks_pool("Standard_NC64as_T4_v3", capacity={"kind": "reserved", "reservation": RESERVED}),
     )
     streamed = gke_stack(create=gke_creation(), imageStreaming=True)
     spot = {"machine": "a2-ultragpu-8g", "nodes": 1, "capacity": "spot", "numa": "restricted"}
@@ -414,8 +413,7 @@ def test_the_page_creates_a_private_aks_cluster(tmp_path: Path) -> None:
 
 def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:
     before = aks_stack(aks_creation())
-    after = set_at(before, "cluster.create.system.machine", "Standard_D32s_v5")
-    result = reviewed(tmp_path, before, after)
+    result = reviewed(tmp_path, before, set_at(before, "cluster.create.system.machine", "Standard_D32s_v5"))
     assert result.title == "Blocked"
     assert result.sentences[0] == (
         "cluster ml cannot be changed: agentPoolProfiles.0.vmSize: AKS cannot change the machine of a node pool;"

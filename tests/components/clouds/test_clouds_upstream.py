@@ -97,8 +97,7 @@ def test_a_name_that_is_in_use_is_refused(server: str) -> None:
 
 def test_doctor_asks_it_by_aws_own_command_line(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations that moto lacks are unknown, not missing: quotas of EC2, simulation of rights, EKS' versions."""
-    emulator = Emulator(server, "us-west-2")
-    ec2 = emulator.client("ec2")
+    ec2 = Emulator(server, "us-west-2").client("ec2")
     network = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     sections: Data = deepcopy(dict(read_stack("prod-aws", ROOT).sections))
     subnets = sections["cluster"]["subnets"]

@@ -217,8 +217,7 @@ def test_pulumi_takes_over_a_foreign_cluster_while_its_jobs_run(queueing: Queuei
             succeeded(cli("refresh", "--yes", "--skip-preview"))
             succeeded(cli("preview", "--expect-no-changes"))
             again = adopted(tmp_path / "Pulumi.again.yaml", kubeconfig)
-            content = file.read_text(encoding="utf-8")
-            file.write_text(without_adopt(content), encoding="utf-8")
+            file.write_text(without_adopt(file.read_text(encoding="utf-8")), encoding="utf-8")
             steps = json.loads(succeeded(cli("preview", "--json")))["steps"]
         finally:
             succeeded(tenancy(project, "destroy", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))

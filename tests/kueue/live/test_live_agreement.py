@@ -31,7 +31,6 @@ WORKLOADS = 6
 RECORDED = ("off-c04-02", "on-c11-08")  # short recordings with preemptions
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "kueue-0.19.2.jsonl"
 
-
 LINE = ("main", "nvidia.com/gpu")
 PRIORITIES = {"low": 0, "mid": 60, "high": 100}
 ANY = {"reclaimWithinCohort": "Any"}

@@ -218,8 +218,7 @@ def test_why_explains_scaled_stateful_sets(served: Served, before: int, after: i
 def test_a_new_image_rolls_out_under_the_same_admission(served: Served) -> None:
     served.run("0", "1")
     admitted = {text_at(one, "metadata", "uid") for one in served.workloads()}
-    newer = _changed(served, "image", "registry.example.com/serve:2.0")
-    served.cluster.apply(newer)
+    served.cluster.apply(_changed(served, "image", "registry.example.com/serve:2.0"))
 
     def images() -> list[str]:
         found = [maps_at(pod, "spec", "containers")[0] for pod in served.pods() if at(pod, "spec", "nodeName")]

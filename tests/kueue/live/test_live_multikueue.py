@@ -41,7 +41,6 @@ pytestmark = [
 ]
 QUEUES: Final = "kueue.x-k8s.io/v1beta2"
 
-
 WORKERS: Final = ("west", "east")
 # Jobs of the manager, each with as many GPUs as one worker has.
 JOBS: Final = {"nightly": ("batch/v1", "Job"), "finetune": TRAIN_JOB}

@@ -136,8 +136,7 @@ def test_the_job_can_do_nothing_else(researcher: Researcher, tmp_path: Path) -> 
 
 def test_the_home_of_somebody_else_is_not_taken(researcher: Researcher, lab: Manifest, tmp_path: Path) -> None:
     researcher.end({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lab", "namespace": TEAM}})
-    rosa = identified(researcher, Person("user", "rosa"), tmp_path)
-    done = notebook(researcher, "start", "lab", kubeconfig=rosa)
+    done = notebook(researcher, "start", "lab", kubeconfig=identified(researcher, Person("user", "rosa"), tmp_path))
     assert "notebook ml-research/lab: its home is of rita; set another name" in done.stderr
     assert claims_of(lab) == ["home-lab-0"]
     assert notebook(researcher, "start", "lab", "--size", "gpu").exit_code == 0
@@ -154,8 +153,7 @@ def test_what_the_team_is_not_offered_is_named(researcher: Researcher, words: tu
 def test_pod_security_admits_its_pod(researcher: Researcher) -> None:
     """A dry run in a namespace of the strictest level."""
     level = "restricted"
-    shown = notebook(researcher, "start", "lab", "--dry-run")
-    wanted = demand(yaml.safe_load(shown.stdout), TEAM)
+    wanted = demand(yaml.safe_load(notebook(researcher, "start", "lab", "--dry-run").stdout), TEAM)
     pod = pod_of(wanted, wanted.templates[0])
     space: Manifest = {
         "apiVersion": "v1",

@@ -282,8 +282,7 @@ def test_a_drained_flavor_is_used_again_when_its_end_comes(
 ) -> None:
     done = tenancy(held, "cluster", "hold", FLAVOR, "--drain", "--until", "4h", "--yes")
     assert f"running, evicted and pending again: 1 workload, 1 pod, 2 CPUs: {TEAM}/runs (2 CPUs)" in done.stdout
-    flavor = live(held, "ResourceFlavor", FLAVOR)
-    hold = Hold.of(flavor)
+    hold = Hold.of(live(held, "ResourceFlavor", FLAVOR))
     assert hold
     assert not is_true(held_workload(held, "runs"), "QuotaReserved")
     assert at(held_workload(held, "runs"), "spec", "active") is True

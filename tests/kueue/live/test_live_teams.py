@@ -61,8 +61,7 @@ class Deployed:
     sections: Data = field(default_factory=dict[str, Any])
 
     def rendered(self, wanted: Data) -> list[Manifest]:
-        config = to_config(Source(wanted))
-        found = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=STACK, config=config))
+        found = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=STACK, config=to_config(Source(wanted))))
         return [dict(item.manifest) for kind in APPLIED for item in found if item.kind == kind]
 
     def foreseen(self, wanted: Data) -> tuple[Effect, list[str]]:
@@ -253,8 +252,7 @@ def driven(queueing: Queueing) -> Iterator[Cluster]:
 
 def workloads(cluster: Cluster) -> dict[bool, Any]:
     """The workloads of the two jobs by whether they are admitted."""
-    found = cluster.list(KUEUE, "Workload", namespace=TEAM)
-    return {is_true(workload, "Admitted"): workload for workload in found}
+    return {is_true(workload, "Admitted"): workload for workload in cluster.list(KUEUE, "Workload", namespace=TEAM)}
 
 
 def allocated(cluster: Cluster) -> list[int]:

@@ -85,8 +85,7 @@ def boards(address: str) -> Iterator[Any]:
     url = urlsplit(address)
     connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=GUARD)
     connection.request("GET", f"{url.path}events")
-    answer = connection.getresponse()
-    for line in iter(answer.readline, b""):
+    for line in iter(connection.getresponse().readline, b""):
         if line.startswith(b"data: "):
             yield json.loads(line.removeprefix(b"data: "))
 

@@ -86,8 +86,7 @@ def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
     gpus: dict[str, float] = {}
     for pool in environment.all_pools.values():
         if pool.supply and pool.supply.resource and pool.cut:
-            part = round(1 / pool.cut.replicas, _DIGITS)
-            gpus[pool.supply.resource] = max(part, gpus.get(pool.supply.resource, 0))
+            gpus[pool.supply.resource] = max(round(1 / pool.cut.replicas, _DIGITS), gpus.get(pool.supply.resource, 0))
     claimed = dict.fromkeys(claimed_on(environment), 0.0)
     return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **claimed, **usage.weights}
 

@@ -161,7 +161,6 @@ _VALUES: Final[Mapping[str, Callable[[Environment], Values]]] = {
     "lws": _lws,
 }
 
-
 _FILES: Final = {
     "slack": ("slack_configs", "api_url_file"),
     "pagerduty": ("pagerduty_configs", "routing_key_file"),

@@ -245,8 +245,7 @@ class AzureCluster(CloudCluster):
         workspace = _options(created.logs, "workspace-name")
         yield f"workspace: az monitor log-analytics workspace create {workspace} {at}"
         yield f"tenant {created.tenant}: az account show --subscription {self.subscription} --query tenantId"
-        for admin in created.admins:
-            yield f"group {admin}: az ad group show --group {admin}"
+        yield from (f"group {admin}: az ad group show --group {admin}" for admin in created.admins)
 
     def account_identity(self, team: str, name: str) -> Person | None:
         """The managed identity of a service account, which a cluster knows as a user with its object ID."""
