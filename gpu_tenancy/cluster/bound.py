@@ -115,7 +115,7 @@ def breaches(*reads: State) -> tuple[Breach, ...]:
 
 def _counted(facts: Facts) -> Counter[_Count]:
     counted = Counter[_Count]()
-    for workload in facts.queues.workloads:
+    for workload in filter(lambda workload: workload.counts, facts.queues.workloads):
         counted.update({(workload.holder, *line): amount for line, amount in workload.held.items()})
     for gang in facts.gangs:
         counted.update({(f"Volcano {gang.name}", "-", name): amount for name, amount in gang.used.items()})
@@ -152,7 +152,7 @@ def _owners(facts: Facts, resource: str, pods: _Pods) -> tuple[tuple[str, ...], 
     """Owners with more GPUs on nodes than their Workloads count, and their pods; all if there are none."""
     known, left, names = owner_titles(facts.queues.workloads), Counter[str](), defaultdict[str, list[str]](list)
     for workload in facts.queues.workloads:
-        held = (amount for (_, name), amount in workload.held.items() if name == resource)
+        held = (amount for (_, name), amount in workload.held.items() if name == resource and workload.counts)
         left[known[workload.namespace, workload.name]] += sum(held)
     for pod, amount in pods:
         if not deleted(pod):

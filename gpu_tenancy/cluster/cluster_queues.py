@@ -233,7 +233,7 @@ def counts_are_current(state: State) -> bool:
         return True
     held: dict[tuple[str, str, str], int] = defaultdict(int)
     for workload in map(Workload.of, state.of("Workload")):
-        for (flavor, resource), quantity in workload.held.items() if workload.stage != "finished" else ():
+        for (flavor, resource), quantity in workload.held.items() if workload.counts else ():
             held[workload.holder, flavor, resource] += quantity
     return all(
         used == held[name_of(queue), flavor, resource]

@@ -130,6 +130,14 @@ class Workload:
         return dict(held)
 
     @property
+    def counts(self) -> bool:
+        """Whether Kueue counts its quota: once it has ended or is switched off no longer, whatever its pods do.
+
+        `Update` in pkg/controller/core/workload_controller.go of kubernetes-sigs/kueue at v0.19.2.
+        """
+        return self.stage not in {"finished", "switched off"}
+
+    @property
     def holder(self) -> str:
         """ClusterQueue of its reserved quota, even if its LocalQueue has moved since; empty while pending."""
         return text_at(self.manifest, "status", "admission", "clusterQueue")

@@ -276,11 +276,10 @@ def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: dateti
         name = f"{job.namespace}/{job.name}" if every_team else job.name
         stands = f"{job.stands}, idle" if job.idle.startswith("idle ") else job.stands  # not after a stop
         state = Text(stands, style=_STYLES.get(job.state, ""))
-        flavors = ", ".join(job.flavors)
         wait = [job.wait.short if job.wait else ""] if waits else []
         use = [job.gpus.busy if job.gpus else "?" if job.holds_gpus else ""] if busy else []
-        cells = (name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), *use, job.user)
-        jobs.add_row(*cells, str(job.priority), *wait)
+        cells = (name, job.kind, leading_text(job.requests), ", ".join(job.flavors), state)
+        jobs.add_row(*cells, age(job.since, now), *use, job.user, str(job.priority), *wait)
         idle += [f"{name}: {job.idle}"] if job.idle else []
     states = Counter(job.state for job in listing.jobs)
     total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())

@@ -231,6 +231,7 @@ def test_pods_of_a_gang_stay_with_what_volcano_counts_them_by(cluster: Cluster, 
     words = "changes metadata.ownerReferences of a pod that belongs to Job g, by which Volcano counts its GPUs"
     ghost = {"scheduling.k8s.io/group-name": "ghost"}
     assert words in tenant.patch_refusal(made, {"metadata": {"ownerReferences": None, "annotations": ghost}})
+    assert tenant.patch_refusal(made, {"metadata": {"annotations": ghost}})
     assert not tenant.patch_refusal(made, {"metadata": {"labels": {"note": "x"}}})
     assert "is deleted without its pods" in tenant.delete_refusal(own, propagationPolicy="Orphan")
     assert not tenant.delete_refusal(own, propagationPolicy="Background")

@@ -82,8 +82,9 @@ def test_pods_of_a_group_are_left_to_it_by_nobody_but_kueue(person: Person) -> N
             {"clusterSelector": {"ray.io/cluster": "r"}, "submitterPodTemplate": {"spec": pod_of()}},
             f"sets spec.clusterSelector, {OUTLIVING}",
         ),
+        ({"submissionMode": "InteractiveMode"}, "sets spec.submissionMode: InteractiveMode, in which KubeRay does not"),
     ],
-    ids=["a time to live", "a deletion strategy", "another cluster"],
+    ids=["a time to live", "a deletion strategy", "another cluster", "no job yet"],
 )
 def test_no_pod_of_a_ray_job_runs_outside_of_its_queue(person: Person, fields: Any, words: str) -> None:
     assert words in person.refusal(ray(**fields))
@@ -141,8 +142,12 @@ def test_ray_workers_request_what_kuberay_adds(person: Person, make: Any, reques
     assert f"requests less {lacking} for a Ray worker than 2" in refused if lacking else not refused
 
 
-def test_the_pods_of_a_running_cluster_stay_as_counted(person: Person, kept: Callable[..., Any]) -> None:
+def test_the_pods_of_a_running_cluster_stay_as_counted(
+    cluster: Cluster, person: Person, kept: Callable[..., Any]
+) -> None:
     own, pending = kept(ray(ray_cluster), "running"), kept(ray(ray_cluster, suspend=True), "pending")
+    stopping = kept(ray(ray_cluster, suspend=True), "stopping")  # KubeRay has not deleted its pods yet
+    cluster.patch(Reference.of(stopping), {"status": {"state": "ready"}}, subresource="status")
     (group,) = deepcopy(own["spec"]["workerGroupSpecs"])
     group["template"]["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
     without = deepcopy(group)
@@ -153,8 +158,15 @@ def test_the_pods_of_a_running_cluster_stay_as_counted(person: Person, kept: Cal
         ("managedBy", {"spec": {"managedBy": KUBERAY}}),
         ("gcsFaultToleranceOptions", {"spec": {"gcsFaultToleranceOptions": REDIS}}),
         ("ray.io/ft-enabled", {"metadata": {"annotations": {"ray.io/ft-enabled": "false"}}}),
+        ("ray.io/originated-from-crd", {"metadata": {"labels": {"ray.io/originated-from-crd": "RayJob"}}}),
+        ("rayStartParams", {"spec": {"headGroupSpec": {"rayStartParams": {"labels": "x"}}}}),
+        (
+            "its worker groups",
+            {"spec": {"workerGroupSpecs": [{**own["spec"]["workerGroupSpecs"][0], "groupName": "x"}]}},
+        ),
     ):
         assert f"changes {what} while it runs" in person.patch_refusal(own, change)
+        assert f"changes {what} while it runs" in person.patch_refusal(stopping, change)
         assert not person.patch_refusal(pending, change)
     (group,) = deepcopy(own["spec"]["workerGroupSpecs"])
     group["scaleStrategy"] = {"workersToDelete": ["w-0"]}
@@ -245,6 +257,10 @@ def test_a_group_that_waits_keeps_its_pods_until_all_are_created(
     for manifest in (own, one, light):
         kept(manifest)
     words = "changes its pods before they are created, and Kueue would start the old ones without quota; wait until"
+    (container,) = deepcopy(own["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"])
+    renamed = {"workerTemplate": {"spec": {"containers": [{**container, "name": "other"}]}}}
+    refused = person.patch_refusal(own, {"spec": {"leaderWorkerTemplate": renamed}})  # by one of two guards
+    assert "changes the names of its containers" in refused or "changes its pods before" in refused
     for manifest in (own, one):
         for change in (NEWER, {"spec": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}}}):
             assert words in person.patch_refusal(manifest, change)
@@ -296,6 +312,8 @@ def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kep
         assert words in person.patch_refusal(worker, {"metadata": {"labels": {"app": "other"}}})
         refused = person.patch_refusal(worker, {"metadata": {"labels": {GROUP: "other"}}})  # by one of three guards
         assert any(one in refused for one in (words, NO_QUEUE, f"sets label {GROUP}"))
+        refused = person.patch_refusal(worker, {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}})
+        assert NO_QUEUE in refused or "changes spec.nodeSelector or spec.affinity of a pod" in refused
         words = "changes metadata.finalizers of a pod that belongs to Pod leader"
         more: Any = {"metadata": {"finalizers": ["example.com/first", "example.com/own"]}}
         assert words in person.patch_refusal(worker, more)

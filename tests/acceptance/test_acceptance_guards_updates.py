@@ -196,10 +196,15 @@ def test_operators_take_over_no_object_that_a_tenant_made(
     assert not acting(name).patch_refusal(own, {"metadata": {"labels": {"note": "x"}}})
 
 
-def test_only_trainer_writes_the_runtimes_of_train_jobs(tenant: Person, acting: Callable[[str], Person]) -> None:
+def test_only_trainer_writes_the_runtimes_of_train_jobs(
+    tenant: Person, acting: Callable[[str], Person], kept: Callable[..., Any]
+) -> None:
     theirs = an_object("v1", "ConfigMap", "t-runtime-snapshot", RESEARCH)
     assert "has the name of the runtime of a TrainJob, which only Kubeflow Trainer may write" in tenant.refusal(theirs)
     assert not acting(TRAINER).refusal(theirs)
+    assert "which only Kubeflow Trainer may write or delete" in tenant.delete_refusal(
+        kept(theirs, "t-runtime-snapshot")
+    )
     assert not tenant.refusal(an_object("v1", "ConfigMap", "t-snapshot", RESEARCH))
 
 
@@ -244,6 +249,14 @@ def test_a_stateful_set_keeps_its_ordinals_and_finalizers(tenant: Person, kept: 
     assert words in tenant.patch_refusal(own, {"spec": {"ordinals": {"start": 1}}})
     own["metadata"]["name"], own["spec"]["ordinals"] = "other", {"start": 1}
     assert not tenant.refusal(own)
+
+
+def test_a_job_has_room_for_annotations_of_kueue(tenant: Person, kept: Callable[..., Any]) -> None:
+    """The API server allows 256 KiB; a Job without room for one more cannot be stopped."""
+    own = kept(HELD)
+    words = "characters of annotations, and Kueue could not stop it; keep at most 50000"
+    assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 50_000}}})
+    assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 40_000}}})
 
 
 def test_init_containers_of_what_kueue_counted_stay_as_they_are(

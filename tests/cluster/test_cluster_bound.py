@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from builders import patched
 from live_builders import (
     GPU,
     HIDDEN_QUEUES,
@@ -95,6 +96,8 @@ Expected = tuple[str, str, str, int, int, int, tuple[str, ...]]
             ("research", "a100", GPU, 16, 8, 8, (JOB,)), id="resized-child"),
         pytest.param({"Workload": [workload(only_gpus(job()))], "Pod": [on_node("a")]},
             ("research", "a100", GPU, 8, 0, 0, (JOB,)), id="unsuspended-while-pending"),
+        pytest.param({"Workload": [patched(admitted(), {"spec": {"active": False}})], "Pod": [on_node("a")]},
+            ("research", "a100", GPU, 8, 0, 0, (JOB,)), id="runs-after-it-was-switched-off"),
         pytest.param(
             {"Workload": [admitted(), admitted("other")], "Pod": [on_node("a"), on_node("b"), on_node("x", "other")]},
             ("research", "a100", GPU, 24, 16, 0, (JOB,)),

@@ -160,7 +160,7 @@ def test_no_pod_is_given_to_a_leader_worker_set(boss: Researcher) -> None:
     boss.own.create(attempt, dry_run=True)
     metadata = attempt["spec"]["template"]["metadata"]
     metadata["labels"] = {**metadata.get("labels", {}), "leaderworkerset.sigs.k8s.io/name": "x"}
-    with pytest.raises(ApiError, match=r"sets label leaderworkerset.sigs.k8s.io/name, by which Kueue takes a pod for"):
+    with pytest.raises(ApiError, match=r"sets label leaderworkerset.sigs.k8s.io/name, by which an operator"):
         boss.own.create(attempt, dry_run=True)
 
 
