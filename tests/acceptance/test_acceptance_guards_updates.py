@@ -254,9 +254,9 @@ def test_a_stateful_set_keeps_its_ordinals_and_finalizers(tenant: Person, kept: 
 def test_a_job_has_room_for_annotations_of_kueue(tenant: Person, kept: Callable[..., Any]) -> None:
     """The API server allows 256 KiB; a Job without room for one more cannot be stopped."""
     own = kept(HELD)
-    words = "characters of annotations, and Kueue could not stop it; keep at most 50000"
-    assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 50_000}}})
-    assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 40_000}}})
+    words = "bytes of annotations, and Kueue could not stop it; keep at most 204800"
+    assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "é" * 103_000}}})
+    assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 150_000}}})
 
 
 def test_init_containers_of_what_kueue_counted_stay_as_they_are(
