@@ -41,7 +41,8 @@ class Runner:
         self.livelock = False
         self._changed = False
         self.pending = {queue: PendingQueue(queue.spec.strategy) for queue in tree.queues.values()}
-        self._active = dict.fromkeys(self.pending.values())  # all that can have a head
+        # All that can have a head.
+        self._active: dict[PendingQueue, None] = dict.fromkeys(self.pending.values())
         self._cache = CandidateCache(tree.queues.values())
         self._cycle = 0
         self._eviction_counts: Counter[WorkloadInfo] = Counter()

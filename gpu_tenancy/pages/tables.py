@@ -106,14 +106,18 @@ _HOUSE: Final = "gpu_tenancy.pages"  # package whose templates have the style an
 FOLD: Final = 30  # rows, teams or jobs beyond which a table, cohort or step starts collapsed
 
 
+def _shown(value: object) -> object:
+    """Text without invisible characters; this program's markup is unchanged."""
+    return visible(value, _LINES) if type(value) is str else value
+
+
 @cache
 def environment(*packages: str) -> Environment:
     """Templates of packages with a folder `templates`, in order of precedence, and the shared ones."""
     # StrictUndefined: a misspelled name in a template must not become an empty cell.
     found = Environment(
         loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, _HOUSE)]),
-        # Text is shown without invisible characters; this program's markup is unchanged.
-        finalize=lambda value: visible(value, _LINES) if type(value) is str else value,
+        finalize=_shown,
         autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
         undefined=StrictUndefined,
         trim_blocks=True,

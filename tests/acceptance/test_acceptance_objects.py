@@ -12,7 +12,7 @@ from acceptance_builders import STACKS, Manifest, Server, Waves, declared, flat,
 from removing import remove
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Change
@@ -136,7 +136,7 @@ def test_the_api_server_keeps_every_field_of_a_stack(cluster: Cluster, applied: 
     assert lost == []
 
 
-def dropped(sent: Any, live: Any, path: str = "") -> Iterator[str]:
+def dropped(sent: Json, live: Json, path: str = "") -> Iterator[str]:
     """Paths of fields that an object was sent with and does not have."""
     if isinstance(sent, dict):
         for name, value in sent.items():

@@ -215,7 +215,7 @@ def replay(
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
         before = None if ref is None else _at(stack, projects.project_folder(project), ref)
         tree = options.tree_of(stack, project)
-        idle = tree.stack.idle_teams if prometheus and ref is None else {}
+        idle: Mapping[str, teams.Idle] = tree.stack.idle_teams if prometheus and ref is None else {}
         trace, name, missing = _jobs(tree, source, prometheus, month, idle)
         terminal.progress(f"playing {name} on {stack}")
         outcome = replays.replay(tree, trace, checkpoint=every)
@@ -264,7 +264,7 @@ def _jobs(
     period = statement.Period.of(month, datetime.now(UTC))
     terminal.progress(f"asking {prometheus}")
     server = cost_prometheus.Prometheus(prometheus or "")
-    freed = cost_idle.freed_seconds(idle, server, period) if idle else {}
+    freed: Mapping[tuple[str, str], float] = cost_idle.freed_seconds(idle, server, period) if idle else {}
     records, left_out = cost_prometheus.recorded_jobs(server, period, tree.stack.teams, freed)
     return records, f"{prometheus}, {period.month}", left_out
 
