@@ -115,8 +115,8 @@ def breaches(*reads: State) -> tuple[Breach, ...]:
 
 def _counted(facts: Facts) -> Counter[_Count]:
     counted = Counter[_Count]()
-    for workload in filter(lambda workload: workload.counts, facts.queues.workloads):
-        counted.update({(workload.holder, *line): amount for line, amount in workload.held.items()})
+    for workload in facts.queues.workloads:
+        counted.update({(workload.holder, *line): amount for line, amount in workload.held.items() if workload.counts})
     for gang in facts.gangs:
         counted.update({(f"Volcano {gang.name}", "-", name): amount for name, amount in gang.used.items()})
     return counted

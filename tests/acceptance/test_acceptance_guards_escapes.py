@@ -225,13 +225,17 @@ def test_pods_of_a_gang_stay_with_what_volcano_counts_them_by(cluster: Cluster, 
     own, group = kept(gang(PRODUCTION, OWN_GANG)), kept(pod_group(PRODUCTION, OWN_GANG))
     uid = text_at(cluster.get(own["apiVersion"], "Job", "g", PRODUCTION) or {}, "metadata", "uid")
     owner = {"apiVersion": own["apiVersion"], "kind": "Job", "name": "g", "uid": uid}
-    child = pod(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-critical"))
+    gates = [{"name": "example.com/own"}]
+    child = pod(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-critical", schedulingGates=gates))
     child["metadata"] |= {"name": "g-w-0", "ownerReferences": [{**owner, "controller": True}]}
     made = cluster.create(child)
     words = "changes metadata.ownerReferences of a pod that belongs to Job g, by which Volcano counts its GPUs"
     ghost = {"scheduling.k8s.io/group-name": "ghost"}
     assert words in tenant.patch_refusal(made, {"metadata": {"ownerReferences": None, "annotations": ghost}})
-    assert tenant.patch_refusal(made, {"metadata": {"annotations": ghost}})
+    words = "of a pod that belongs to Job g, by which Volcano counts its GPUs"
+    assert f"changes metadata.annotations {words}" in tenant.patch_refusal(made, {"metadata": {"annotations": ghost}})
+    elsewhere = {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}
+    assert f"changes spec.nodeSelector or spec.affinity {words}" in tenant.patch_refusal(made, elsewhere)
     assert not tenant.patch_refusal(made, {"metadata": {"labels": {"note": "x"}}})
     assert "is deleted without its pods" in tenant.delete_refusal(own, propagationPolicy="Orphan")
     assert not tenant.delete_refusal(own, propagationPolicy="Background")

@@ -25,6 +25,7 @@ from acceptance_guards import (
     pod_group,
     pod_of,
     replicas,
+    train_job,
     workload,
 )
 from builders import patched
@@ -98,6 +99,9 @@ LATER: Final[dict[str, tuple[Any, Any, str]]] = {
     "an annotation that JobSet reads": (job_set(RESEARCH, RESEARCH),
         {"metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/os"}}},
         "sets annotation alpha.jobset.sigs.k8s.io/exclusive-topology"),
+    "a patch of a TrainJob": (train_job(RESEARCH, RESEARCH), {"spec": {"runtimePatches":
+        patched(train_job(RESEARCH, RESEARCH)["spec"]["runtimePatches"], {0: {"manager": "example.com/other"}})}},
+        "changes spec.runtimePatches, by which its pods could get other nodes than Kueue counted"),
     "an owner": (HELD, {"metadata": owned("apps/v1", "StatefulSet", {"metadata": {}})["metadata"]},
         "sets StatefulSet o as its controller, so the queue would not count it"),
 }  # fmt: skip
@@ -315,6 +319,10 @@ def test_only_admitted_servers_roll_out(cluster: Cluster, tenant: Person, server
         assert words in tenant.patch_refusal(own, NEWER)
         cluster.patch(counted, {"status": {"conditions": conditions}}, subresource="status")
     cluster.wait_for(lambda: not tenant.patch_refusal(own, NEWER), what="the Workload to be read again")
+    for ended in ("Finished", "Evicted"):
+        conditions = [*states[1], {**admitted, "type": ended, "status": "True"}]
+        cluster.patch(counted, {"status": {"conditions": conditions}}, subresource="status")
+        cluster.wait_for(lambda: words in tenant.patch_refusal(own, NEWER), what=f"the Workload to be {ended}")
 
 
 def test_servers_of_two_pods_change_after_the_first(cluster: Cluster, tenant: Person) -> None:
