@@ -1,36 +1,23 @@
-"""Idle GPUs: the CronJob that tells teams about jobs whose GPUs are idle, requeues or cancels them."""
+"""CronJobs that free GPUs: of jobs whose GPUs are idle, and of pods that no Workload counts."""
 
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from pulumi import ResourceOptions
-from pulumi_kubernetes.core.v1 import ServiceAccount
-from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
-
 from gpu_tenancy.model.catalogue.access import Rule
-from gpu_tenancy.model.kinds import servers
+from gpu_tenancy.model.kinds import kinds, servers
 from gpu_tenancy.model.names import IDLE
-from gpu_tenancy.model.plan.idle import ACCOUNT, IDLE_GPUS, IdlePlan
+from gpu_tenancy.model.plan.guards import UNCOUNTED, GuardsPlan
+from gpu_tenancy.model.plan.idle import ACCOUNT, IdlePlan
 
-from . import objects
-from .objects import Component, Options
+from .objects import Options, PlatformJob, read_scripts
 
-SCRIPT: Final = Path(__file__).with_name("reclaim_idle.sh").read_text(encoding="utf-8")
-_ROLE: Final = f"gpu-tenancy-{IDLE_GPUS}"
-_RULES: Final = (
-    Rule(groups=("",), resources=("pods",), verbs=("list",), reason="which pods with GPUs a Workload has"),
-    Rule(groups=("",), resources=("events",), verbs=("create",), reason="tell the owner of a job, before and after"),
-    Rule(
-        groups=("kueue.x-k8s.io",),
-        resources=("workloads",),
-        verbs=("get", "list", "patch"),
-        reason="how long GPUs are idle (an annotation), and stop or requeue the job (spec.active)",
-    ),
-)
+_PAUSE: Final = 60  # seconds between two reads: Kueue and operators stop pods of a job that lost its quota
+_READ: Final = Rule(groups=("",), resources=("pods",), verbs=("list",), reason="which pods with GPUs a Workload has")
+_TELL: Final = Rule(groups=("",), resources=("events",), verbs=("create",), reason="tell the owner")
+_STOPPED: Final = tuple(kind for kind in kinds().values() if kind.integration and kind.suspend)
 
 
-class IdleGpus(Component):
+class IdleGpus(PlatformJob):
     """The CronJob for jobs of all teams, in a namespace of its own.
 
     Prometheus is read at its own address, without the account's token. Which pods belong to a Workload is in the
@@ -38,12 +25,20 @@ class IdleGpus(Component):
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go).
     """
 
+    account = ACCOUNT
+    rules = (
+        _READ,
+        _TELL,
+        Rule(
+            groups=("kueue.x-k8s.io",),
+            resources=("workloads",),
+            verbs=("get", "list", "patch"),
+            reason="how long GPUs are idle (an annotation), and stop or requeue the job (spec.active)",
+        ),
+    )
+    script = read_scripts("event", "reclaim_idle")
+
     def __init__(self, name: str, environment: str, plan: IdlePlan, opts: Options = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:IdleGpus", name, opts)
-        namespace, inside = objects.namespace_of_jobs(name, IDLE_GPUS, environment, self)
-        metadata: ObjectMetaArgsDict = {"name": ACCOUNT.name, "namespace": IDLE_GPUS}
-        account = ServiceAccount(f"{name}-account", metadata=metadata, opts=inside)
-        role = objects.cluster_role(f"{name}-role", _ROLE, _RULES, self.own)
         server = urlsplit(plan.address)
         variables = {
             "SERVER": f"{server.scheme}://{server.netloc}",
@@ -55,10 +50,30 @@ class IdleGpus(Component):
                 for team, idle in plan.teams.items()
             ),
         }
-        pod = ACCOUNT.name, objects.script_container("reclaim", SCRIPT, variables)
-        objects.cron_job(f"{name}-job", metadata, "*/5 * * * *", pod, self.after(namespace, account, role))
+        super().__init__(name, environment, variables, opts)
 
 
-def bind_idle_gpus(name: str, team: str, opts: ResourceOptions) -> None:
-    """Lets the CronJob stop jobs of a team."""
-    objects.role_binding(f"{name}-idle-gpus", (team, _ROLE), _ROLE, [ACCOUNT], opts)
+class UncountedPods(PlatformJob):
+    """The CronJob that deletes running pods with GPUs beyond what the Workload in their annotation counts.
+
+    Only where pods of a namespace hold more GPUs than its Workloads count, in two reads; a job that creates such pods
+    again is deleted too. So the GPUs are free after minutes, whatever kept an operator from stopping the pods of a job
+    that lost its quota. Pods of gangs, and pods older than Kueue, have no annotation.
+    """
+
+    account = UNCOUNTED
+    rules = (
+        _READ,
+        _TELL,
+        Rule(groups=("",), resources=("pods",), verbs=("get", "delete"), reason="free GPUs that no Workload counts"),
+        Rule(groups=("kueue.x-k8s.io",), resources=("workloads",), verbs=("list",), reason="the GPUs that they count"),
+        *(
+            Rule(groups=(kind.group,), resources=(kind.plural,), verbs=("get", "delete"), reason="creates pods again")
+            for kind in _STOPPED
+        ),
+    )
+    script = read_scripts("event", "delete_uncounted")
+
+    def __init__(self, name: str, environment: str, guards: GuardsPlan, opts: Options = None) -> None:
+        given = {"GPUS": guards.max_per_node, "TEAMS": guards.teams, "PAUSE": [str(_PAUSE)]}
+        super().__init__(name, environment, {key: " ".join(values) for key, values in given.items()}, opts)

@@ -2,47 +2,37 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-from pulumi_kubernetes.core.v1 import ConfigMap, Service, ServiceAccount
-from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+from pulumi_kubernetes.core.v1 import ConfigMap, Service
 from pydantic import TypeAdapter
 
 from gpu_tenancy.model.catalogue.access import Rule
 from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOK_PORT, NOTEBOOKS
-from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
-from gpu_tenancy.model.plan.people import Subject
+from gpu_tenancy.model.plan.notebooks import STOPPER, NotebooksOffer
 from gpu_tenancy.model.plan.servers import RoutePlan
 
 from . import objects
-from .objects import Component, Options
-
-SCRIPT: Final = Path(__file__).with_name("stop_notebooks.sh").read_text(encoding="utf-8")
-"""Scales notebooks to 0 if they ran for longer than their team's `longest`, or are idle: a pod that ran for ten minutes
-and is not ready, by its own probe."""
-_ROLE: Final = f"gpu-tenancy-{NOTEBOOK_STOPS}"
-_RULES: Final = (
-    Rule(
-        groups=("",), resources=("pods",), verbs=("list",), reason="which notebooks are idle, and since when they run"
-    ),
-    Rule(groups=("apps",), resources=("statefulsets",), verbs=("get",), reason="kubectl reads what it scales"),
-    Rule(groups=("apps",), resources=("statefulsets/scale",), verbs=("patch",), reason="stop them"),
-)
-_ACCOUNT: Final = Subject("ServiceAccount", "stop", NOTEBOOK_STOPS)
+from .objects import Component, Options, PlatformJob, read_scripts
 
 
-class NotebookStops(Component):
-    """The CronJob that stops notebooks of all teams, in a namespace of its own."""
+class NotebookStops(PlatformJob):
+    """The CronJob that stops notebooks of all teams, in a namespace of its own.
+
+    It scales a notebook to 0 if it ran for longer than its team's `longest`, or is idle: its pod ran for ten minutes
+    and is not ready, by its own probe.
+    """
+
+    account = STOPPER
+    rules = (
+        Rule(groups=("",), resources=("pods",), verbs=("list",), reason="which notebooks are idle, and since when"),
+        Rule(groups=("apps",), resources=("statefulsets",), verbs=("get",), reason="kubectl reads what it scales"),
+        Rule(groups=("apps",), resources=("statefulsets/scale",), verbs=("patch",), reason="stop them"),
+    )
+    script = read_scripts("stop_notebooks")
 
     def __init__(self, name: str, environment: str, teams: Mapping[str, int], opts: Options = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:NotebookStops", name, opts)
-        namespace, inside = objects.namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
-        metadata: ObjectMetaArgsDict = {"name": _ACCOUNT.name, "namespace": NOTEBOOK_STOPS}
-        account = ServiceAccount(f"{name}-account", metadata=metadata, opts=inside)
-        role = objects.cluster_role(f"{name}-role", _ROLE, _RULES, self.own)
         longest = {"TEAMS": " ".join(f"{team}={seconds}" for team, seconds in teams.items())}
-        pod = _ACCOUNT.name, objects.script_container("stop", SCRIPT, longest)
-        objects.cron_job(f"{name}-job", metadata, "*/5 * * * *", pod, self.after(namespace, account, role))
+        super().__init__(name, environment, longest, opts)
 
 
 class TeamNotebooks(Component):
@@ -63,7 +53,7 @@ class TeamNotebooks(Component):
             data={"notebooks.json": settings, "notebook.py": program},
             opts=self.own,
         )
-        objects.role_binding(f"{name}-stops", (team, _ROLE), _ROLE, [_ACCOUNT], self.own)
+        objects.bind_job(f"{name}-stops", team, STOPPER, self.own)
         for notebook, route in routes.items():
             labels = {NOTEBOOK: notebook}
             service = Service(

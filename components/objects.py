@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final, TypeAlias, cast
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import pulumi
 from pulumi import ResourceOptions
@@ -17,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.catalogue.access import Rule
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
-from gpu_tenancy.model.plan.people import Subject
+from gpu_tenancy.model.plan.people import PREFIX, Subject
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.plan.servers import RoutePlan
 
@@ -231,6 +232,11 @@ def kubectl_pod(
     }
 
 
+def read_scripts(*names: str) -> str:
+    """Scripts of this folder, one after another."""
+    return "".join(Path(__file__).with_name(f"{name}.sh").read_text(encoding="utf-8") for name in names)
+
+
 def script_container(name: str, script: str, variables: Mapping[str, str]) -> core.ContainerArgsDict:
     """The container of a CronJob that runs a shell script with these variables."""
     home = {"HOME": "/tmp"}  # noqa: S108 - of the pod
@@ -262,6 +268,33 @@ def namespace_of_jobs(
         opts=inside,
     )
     return made, inside
+
+
+class PlatformJob(Component):
+    """A script that runs each five minutes in the namespace of its account.
+
+    Its ClusterRole has the rules, which `bind_job` gives to the account in the namespaces of teams.
+    """
+
+    account: ClassVar[Subject]
+    rules: ClassVar[Sequence[Rule]]
+    script: ClassVar[str]
+
+    def __init__(self, name: str, environment: str, variables: Mapping[str, str], opts: Options = None) -> None:
+        super().__init__(f"gpu-tenancy:tenancy:{type(self).__name__}", name, opts)
+        account, namespace = self.account.name, self.account.namespace
+        space, inside = namespace_of_jobs(name, namespace, environment, self)
+        metadata: ObjectMetaArgsDict = {"name": account, "namespace": namespace}
+        made = core.ServiceAccount(f"{name}-account", metadata=metadata, opts=inside)
+        role = cluster_role(f"{name}-role", f"{PREFIX}{namespace}", self.rules, self.own)
+        pod = account, script_container(account, self.script, variables)
+        cron_job(f"{name}-job", metadata, "*/5 * * * *", pod, self.after(space, made, role))
+
+
+def bind_job(name: str, team: str, account: Subject, opts: ResourceOptions) -> None:
+    """Gives the account of a CronJob the rights of its ClusterRole in a team's namespace."""
+    role = f"{PREFIX}{account.namespace}"
+    role_binding(name, (team, role), role, [account], opts)
 
 
 def cron_job(

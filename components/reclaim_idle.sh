@@ -92,24 +92,6 @@ decide='
         if (wrong) print "fail|the clock of Prometheus differs by more than 5 minutes"
         else if (!series && old) print "fail|Prometheus has no metrics of " old " pods with GPUs" }'
 
-event() { # reason, message, apiVersion, kind, name, uid
-  cat >> "$HOME/events" <<END
----
-apiVersion: v1
-kind: Event
-metadata: {generateName: "$5.", namespace: "$team"}
-involvedObject: {apiVersion: "$3", kind: "$4", name: "$5", namespace: "$team"$([ "$6" = - ] || echo ", uid: \"$6\"")}
-type: Warning
-reason: $1
-message: "$2"
-source: {component: gpu-tenancy}
-reportingComponent: gpu-tenancy
-firstTimestamp: &now "$(date +%Y-%m-%dT%H:%M:%SZ)"
-lastTimestamp: *now
-count: 1
-END
-}
-
 requeued=
 while read -r team policy after below spare; do
   resume "$team"

@@ -1,6 +1,5 @@
 """Storage of teams: StorageClasses, claims, datasets on object storage as volumes, and snapshots."""
 
-from pathlib import Path
 from typing import Any, Final
 
 import pulumi
@@ -104,7 +103,7 @@ class DatasetVolume(Component):
 
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"  # label of a CronJob's snapshots: the claim; it deletes no others
-SCRIPT: Final = Path(__file__).with_name("take_snapshot.sh").read_text(encoding="utf-8")
+SCRIPT: Final = objects.read_scripts("take_snapshot")
 """Takes a snapshot, then deletes complete ones beyond the newest `KEEP`, and as many incomplete ones, counted apart:
 failed snapshots must not replace good ones. Names end in the time. Nothing is deleted without a requested snapshot.
 Contents of a class that keeps them (`KEPT`) are released first:

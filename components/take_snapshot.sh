@@ -18,8 +18,8 @@ old=$(printf '%s\n' "$taken" | sort -r | awk -F'|' -v keep="$KEEP" \
 for snapshot in $old; do
   content=${snapshot#*|}
   if [ "$KEPT" = true ] && [ -n "$content" ]; then
-    kubectl patch volumesnapshotcontents.snapshot.storage.k8s.io "$content" --type merge \
-      --patch '{"spec":{"deletionPolicy":"Delete"}}'
+    kubectl patch volumesnapshotcontents.snapshot.storage.k8s.io --type merge \
+      --patch '{"spec":{"deletionPolicy":"Delete"}}' -- "$content"
   fi
   kubectl delete "$snapshots" "${snapshot%%|*}" --namespace "$TEAM" --wait=false
 done

@@ -16,10 +16,10 @@ from gpu_tenancy.model.plan.workloads import PodPlan
 
 from .caches import CachedVolume, Caches
 from .guards import Guards
-from .idle import IdleGpus, bind_idle_gpus
+from .idle import IdleGpus, UncountedPods
 from .namespace import TeamNamespace
 from .notebooks import NotebookStops, TeamNotebooks
-from .objects import LABELS, Component, Options, cluster_role, cluster_role_binding
+from .objects import LABELS, Component, Options, bind_job, cluster_role, cluster_role_binding
 from .queues import ManagerAccess, Priorities, Queues
 from .secrets import NamespaceSecrets
 from .serving import ModelServer
@@ -49,8 +49,8 @@ class Team(Component):
             TeamSnapshots(f"{name}.snapshots", namespace, team.snapshots, _later(inside, self.storage))
         if team.notebooks:
             TeamNotebooks(f"{name}.notebooks", namespace, team.notebooks, team.notebook_routes, inside)
-        if team.stops_idle:
-            bind_idle_gpus(name, namespace, inside)
+        for account in team.cron_jobs:
+            bind_job(f"{name}-{account.namespace}", namespace, account, inside)
         self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
         names = [*(volume.dataset for volume in team.volumes), *(claim.name for claim in team.claims)]
         volumes = dict(zip(names, [*self.datasets, *self.storage], strict=True))
@@ -186,6 +186,8 @@ class Tenancy(Component):
             NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, self.own)
         if plan.idle:
             IdleGpus(f"{prefix}idle-gpus", plan.environment, plan.idle, self.own)
+        if plan.guards.deletes:
+            UncountedPods(f"{prefix}uncounted-pods", plan.environment, plan.guards, self.own)
         if plan.flows:
             FlowControl(f"{prefix}flow-control", plan.flows, self.own)
         if plan.manager:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from starts import GUARD
 
-from components.idle import SCRIPT
+from components.idle import IdleGpus
 from gpu_tenancy.model.kinds import servers
 from gpu_tenancy.model.names import IDLE
 
@@ -75,7 +75,7 @@ class CronJob:
         variables = {"ANNOTATION": IDLE, "SERVERS": " ".join(servers()), "TEAMS": team or "a requeue 7200 5 nightly"}
         variables |= {"PATH": f"{self.folder}:{os.environ['PATH']}", "HOME": str(self.folder)}
         variables |= {"SERVER": "http://prometheus", "QUERY": "/query"}
-        command = ["/bin/sh", "-c", SCRIPT]
+        command = ["/bin/sh", "-c", IdleGpus.script]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=GUARD, check=False)
         calls = [call.split(" ", 3)[0] for call in self.read("calls").splitlines()]
         return Run(done.returncode, calls, self.read("created"), done.stderr)

@@ -11,8 +11,8 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
 from gpu_tenancy.model.plan.datasets import CachedDataset, CachePlan, VolumePlan, cache_plans, cached_datasets, volumes
 from gpu_tenancy.model.plan.environment import parts
-from gpu_tenancy.model.plan.guards import GuardsPlan, guards
-from gpu_tenancy.model.plan.idle import IdlePlan, idle_gpus
+from gpu_tenancy.model.plan.guards import UNCOUNTED, GuardsPlan, guards
+from gpu_tenancy.model.plan.idle import ACCOUNT, IdlePlan, idle_gpus
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
@@ -43,7 +43,7 @@ class TeamPlan:
     snapshots: tuple[storage.SnapshotPlan, ...]
     notebooks: NotebooksOffer | None
     notebook_routes: Mapping[str, RoutePlan]
-    stops_idle: bool  # whether the CronJob of idle GPUs has rights in it
+    cron_jobs: tuple[Subject, ...]  # accounts of the platform's CronJobs that have rights in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def plan(stack: Stack) -> Plan:
     guarded = guards(tree, spaces)
     # The guards read facts about a team from its Namespace.
     teams = tuple(
-        _team(tree, replace(space, annotations=space.annotations | guarded.teams[space.name].annotations))
+        _team(tree, guarded, replace(space, annotations=space.annotations | guarded.teams[space.name].annotations))
         for space in spaces
     )
     installed = releases(tree)
@@ -134,8 +134,9 @@ def plan(stack: Stack) -> Plan:
     )
 
 
-def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
+def _team(tree: Tree, guarded: GuardsPlan, space: NamespacePlan) -> TeamPlan:
     name, team = space.name, tree.stack.teams[space.name]
+    cron_jobs = ((ACCOUNT, tree.stack.idle_of(name) is not None), (UNCOUNTED, guarded.deletes))
     return TeamPlan(
         space,
         volumes(tree, name),
@@ -149,5 +150,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         storage.snapshots(tree.stack.cluster, name, team),
         notebooks(tree, name),
         notebook_routes(team.notebooks),
-        tree.stack.idle_of(name) is not None,
+        tuple(account for account, runs in cron_jobs if runs),
     )

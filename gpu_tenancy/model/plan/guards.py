@@ -20,7 +20,7 @@ from gpu_tenancy.model.plan.idle import IDLE_GPUS
 from gpu_tenancy.model.plan.namespaces import DEFAULTS, NamespacePlan, container_defaults
 from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, predates, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
-from gpu_tenancy.model.plan.people import accounts
+from gpu_tenancy.model.plan.people import Subject, accounts
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
@@ -29,6 +29,8 @@ from gpu_tenancy.model.spec.teams import Team
 
 FACTS: Final = "guards.gpu-tenancy.dev/"  # prefix of the annotations of a Namespace with the facts about its team
 SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")  # system namespaces of Kubernetes
+UNCOUNTED: Final = Subject("ServiceAccount", "delete", "uncounted-pods")
+"""Account of the CronJob that deletes pods that no Workload counts; its namespace belongs to no team."""
 _VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL, "deviceclass.resource.kubernetes.io/")
 """Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions, and of resources by
 which a container requests devices of a DeviceClass:
@@ -131,6 +133,11 @@ class GuardsPlan:
     grace: Grace  # maximum termination grace periods of pods with GPUs, in seconds
     internal: Mapping[str, str]  # annotations of internal load balancers, of all clouds if the cluster's is unknown
     public: Mapping[str, str]  # annotations of a public load balancer
+
+    @property
+    def deletes(self) -> bool:
+        """Whether pods that no Workload counts are deleted: where objects are refused that have such pods."""
+        return self.action == "deny" and bool(self.teams and self.max_per_node)
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, format_bytes
+from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import claim_of
@@ -12,6 +13,7 @@ from gpu_tenancy.model.spec.serving import Notebooks, NotebookSize
 from gpu_tenancy.model.spec.workloads import Training
 
 NOTEBOOK_STOPS: Final = "notebook-stops"  # namespace of the CronJob that stops notebooks, which belongs to no team
+STOPPER: Final = Subject("ServiceAccount", "stop", NOTEBOOK_STOPS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from prometheus_tool import busybox
 from researchers import Researcher
 from starts import GUARD
 
-TOOLS: Final = ("sh", "awk", "cat", "date", "sed", "sleep", "sort")  # that scripts use
+TOOLS: Final = ("sh", "awk", "cat", "cut", "date", "grep", "sed", "sleep", "sort")  # that scripts use
 
 
 class Scheduled:

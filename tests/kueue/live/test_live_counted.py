@@ -1,15 +1,20 @@
 """For each kind that Kueue integrates, Kueue counts the pods' resources on nodes, or the object is refused.
 
 A table of kinds from `kinds.yaml` and of ways to write resources: Kueue's admitted amounts and the scheduled ones.
+Pods beyond them are deleted by a CronJob, which leaves all of the table alone.
 """
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
-from builders import GPU
+from builders import GPU, Data
 from kinds_by_hand import AROUND, FORMS, IN_RAY, INTEGRATED, name_of, written
+from queueing import a_job, workload_of
 from researchers import TEAM, Researcher, weakened
+from scheduled import Scheduled
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, amounts
@@ -19,11 +24,16 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.kinds import kind_at
+from gpu_tenancy.model.plan.guards import UNCOUNTED
 
-pytestmark = pytest.mark.platform
+pytestmark = [
+    pytest.mark.platform,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH"),
+]
+ONE: Final[Data] = {"cpu": "1", "memory": "1Gi", GPU: "1"}
 STAYS: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-UNCOUNTED: Final = "and Kueue would count 0; set the same number under requests"
+NOT_COUNTED: Final = "and Kueue would count 0; set the same number under requests"
 
 
 def counted_and_held(cluster: Cluster, made: Manifest) -> tuple[dict[str, int], dict[str, int]] | None:
@@ -52,7 +62,7 @@ def belongs(pod: Manifest, made: Manifest) -> bool:
 
 
 @pytest.mark.parametrize("kind", AROUND)
-def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kind: str) -> None:
+def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kind: str, tmp_path: Path) -> None:
     forms = ["both", "limits", "cpu-limits"] if kind == "TrainJob" else [*FORMS]
     forms = [form for form in forms if form != "small" or "Ray" in kind]  # only Ray's workers have a least size
     made: dict[str, Manifest] = {}
@@ -72,9 +82,97 @@ def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kin
             assert held[GPU] > 0
             pods = [pod for pod in boss.cluster.list("v1", "Pod", namespace=TEAM) if belongs(pod, one)]
             assert {stays(pod) for pod in pods} == {INTEGRATED[kind].is_job}, form
+        assert deletion(boss, tmp_path)() == ""
     finally:
         for one in made.values():
             boss.end(one)
+
+
+def deletion(researcher: Researcher, folder: Path, pause: str = "0") -> Scheduled:
+    """The CronJob that deletes pods beyond what Kueue counts, with seconds between its reads."""
+    return Scheduled(researcher, folder, UNCOUNTED.namespace, UNCOUNTED.name, PAUSE=pause)
+
+
+@pytest.fixture
+def unstoppable(boss: Researcher) -> Iterator[None]:
+    """Kueue cannot change the Job `deaf`."""
+    metadata: Any = {"name": "test-deaf"}
+    rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}
+    spec: Any = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [
+            {"name": "deaf", "expression": "object.metadata.name == 'deaf' && !oldObject.spec.suspend"}
+        ],
+        "validations": [{"expression": "false", "message": "stays as it is"}],
+    }
+    bound: Any = {"policyName": "test-deaf", "validationActions": ["Deny"]}
+    api = "admissionregistration.k8s.io/v1"
+    made: list[Manifest] = [
+        {"apiVersion": api, "kind": f"ValidatingAdmissionPolicy{kind}", "metadata": metadata, "spec": one}
+        for kind, one in (("", spec), ("Binding", bound))
+    ]
+    for one in made:
+        boss.cluster.apply(one)
+    yield
+    for one in made:
+        boss.cluster.delete(Reference.of(one))
+
+
+@pytest.mark.usefixtures("unstoppable")
+def test_pods_that_kueue_cannot_stop_are_deleted_with_their_job(boss: Researcher, tmp_path: Path) -> None:
+    cluster, jobs = boss.cluster, {name: boss.submit(a_job(name, TEAM, ONE)) for name in ("deaf", "stays")}
+    for name in jobs:
+        boss.running(name, 1)
+    label: Manifest = {"metadata": {"labels": {"a": "b"}}}
+    cluster.wait_for(lambda: refused(cluster, jobs["deaf"], label) or None, what="the policy to be in force")
+    assert deletion(boss, tmp_path)() == ""
+    cluster.patch(Reference.of(workload_of(cluster, "deaf", TEAM)), {"spec": {"active": False}})
+    done = deletion(boss, tmp_path, "15")()  # a Job creates a pod again after 10 s
+    assert [line.split(" ")[0] for line in done.splitlines()][:2] == ["pod", "job.batch"]
+    cluster.wait_for(lambda: not boss.pods("deaf") or None, what="the end of its pods")
+    assert cluster.get(*Reference.of(jobs["deaf"])) is None
+    events = boss.own.list("v1", "Event", namespace=TEAM)
+    told = [text_at(one, "message") for one in events if at(one, "reason") == "UncountedGPUs"]
+    assert [message.partition(" counts ")[2] for message in told] == [
+        "0 of 1 nvidia.com/gpu on nodes",
+        "0 of 1 nvidia.com/gpu on nodes; Job.v1.batch deaf created it again",
+    ]
+    assert len(boss.pods("stays")) == 1
+    boss.end(jobs["stays"])
+
+
+def refused(cluster: Cluster, one: Manifest, change: Manifest) -> bool:
+    try:
+        cluster.patch(Reference.of(one), change)
+    except ApiError:
+        return True
+    return False
+
+
+def test_pods_that_nothing_owns_are_deleted(boss: Researcher, tmp_path: Path) -> None:
+    job = boss.submit(a_job("gone", TEAM, ONE))
+    (pod,) = boss.running("gone", 1)
+    workload = Reference.of(workload_of(boss.cluster, "gone", TEAM))
+    boss.cluster.patch(Reference.of(pod), {"metadata": {"ownerReferences": None, "finalizers": None}})
+    boss.cluster.delete(Reference.of(job))
+    boss.cluster.delete(workload)
+    boss.cluster.wait_for(lambda: boss.cluster.get(*workload) is None or None, what="the end of its Workload")
+    assert deletion(boss, tmp_path)().startswith(f'pod "{text_at(pod, "metadata", "name")}" deleted')
+    boss.cluster.wait_for(lambda: not boss.pods("gone") or None, what="the end of its pod")
+
+
+def test_the_account_can_do_nothing_else(boss: Researcher, tmp_path: Path) -> None:
+    run = deletion(boss, tmp_path)
+    refused = {
+        "get": ("secrets", "configmaps", "pods/log", "deployments.apps"),
+        "create": ("pods", "pods/exec", "workloads.kueue.x-k8s.io", "jobs.batch", "pods/eviction"),
+        "delete": ("workloads.kueue.x-k8s.io", "deployments.apps", "statefulsets.apps", "secrets", "events"),
+        "patch": ("jobs.batch", "pods", "workloads.kueue.x-k8s.io"),
+    }
+    assert [(verb, one) for verb, names in refused.items() for one in names if run.can(verb, one, TEAM)] == []
+    assert run.can("delete", "pods", TEAM)
+    assert not run.can("delete", "pods", "kube-system")
+    assert not run.can("list", "pods", UNCOUNTED.namespace)
 
 
 CHILDREN: Final = [INTEGRATED[kind].api for kind in ("Job", "JobSet", "RayCluster")]
@@ -190,7 +288,7 @@ def test_uncounted_limits_are_refused_without_defaults(uncompleted: Researcher, 
             with pytest.raises(ApiError) as refused:
                 uncompleted.own.create(attempt, dry_run=True)
             assert f"sets {GPU} under limits only" in str(refused.value)
-            assert UNCOUNTED in str(refused.value)
+            assert NOT_COUNTED in str(refused.value)
             continue
         made = uncompleted.own.create(attempt)
         try:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, cast, get_args
 
 import pytest
@@ -18,6 +19,7 @@ from builders import GPU, pool, team
 from kinds_by_hand import INTEGRATED, written
 from queueing import Queueing
 from researchers import TEAM, Researcher, holding, researching, sections
+from scheduled import Scheduled
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
@@ -36,6 +38,7 @@ from gpu_tenancy.local.checks.workloads import check_workloads
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import Runtime
 from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.plan.guards import UNCOUNTED
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.roles import KINDS as FRAMEWORKS
 
@@ -223,6 +226,11 @@ def test_each_kind_runs_on_each_pool_or_is_refused(results: Results, name: str) 
     for workload in target.workloads if target.demand.whole else ():  # `tenancy fit` counts as Kueue does
         counted = [(pods.count, pods.pod) for pods in workload.sets]
         assert [(one.count, requests(one.spec)) for one in target.demand.templates] == counted
+
+
+@pytest.mark.usefixtures("results")
+def test_no_pod_of_them_is_deleted_as_uncounted(rita: Researcher, tmp_path: Path) -> None:
+    assert Scheduled(rita, tmp_path, UNCOUNTED.namespace, UNCOUNTED.name, PAUSE="0")() == ""
 
 
 def test_every_queued_kind_is_in_the_table() -> None:
