@@ -1,5 +1,7 @@
-"""Decisions of the CronJob of idle GPUs, with a kubectl that answers with rows of pods and Workloads; real ones are in
-`tests/kueue/live/test_live_idle.py`."""
+"""Decisions of the CronJobs of idle GPUs and uncounted pods, by a kubectl that answers with rows of pods and Workloads.
+
+Real ones are in `test_live_idle.py` and `test_live_counted.py` of `tests/kueue/live`.
+"""
 
 import os
 import subprocess
@@ -13,7 +15,7 @@ from typing import Final
 import pytest
 from starts import GUARD
 
-from components.idle import IdleGpus
+from components.idle import IdleGpus, UncountedPods
 from gpu_tenancy.model.kinds import servers
 from gpu_tenancy.model.names import IDLE
 
@@ -69,13 +71,18 @@ class CronJob:
             for pod, seconds in busy.items()
         )
         answer = f'{{"status":"success","data":{{"resultType":"vector","result":[{series}]}}}}'
-        texts = {"prometheus": answer, "pods": "\n".join(pods), "workloads": "\n".join(workloads), "marked": marked}
-        for name, text in {**texts, "calls": "", "created": ""}.items():
+        for name, text in {"prometheus": answer, "marked": marked}.items():
             (self.folder / name).write_text(text, encoding="utf-8")
         variables = {"ANNOTATION": IDLE, "SERVERS": " ".join(servers()), "TEAMS": team or "a requeue 7200 5 nightly"}
-        variables |= {"PATH": f"{self.folder}:{os.environ['PATH']}", "HOME": str(self.folder)}
         variables |= {"SERVER": "http://prometheus", "QUERY": "/query"}
-        command = ["/bin/sh", "-c", IdleGpus.script]
+        return self.started(IdleGpus.script, pods, workloads, variables)
+
+    def started(self, script: str, pods: Iterable[str], workloads: Iterable[str], variables: dict[str, str]) -> Run:
+        texts = {"pods": "\n".join(pods), "workloads": "\n".join(workloads), "calls": "", "created": ""}
+        for name, text in texts.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
+        variables = {"TEAMS": "a", **variables, "PATH": f"{self.folder}:{os.environ['PATH']}", "HOME": str(self.folder)}
+        command = ["/bin/sh", "-c", script]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=GUARD, check=False)
         calls = [call.split(" ", 3)[0] for call in self.read("calls").splitlines()]
         return Run(done.returncode, calls, self.read("created"), done.stderr)
@@ -148,3 +155,38 @@ def test_a_thousand_jobs_take_two_calls(cronjob: CronJob) -> None:
     done = cronjob.run(busy, pods, [_workload(name=f"w{number}") for number in range(1000)])
     assert (done.code, done.calls) == (0, TOLD)
     assert done.events.count("kind: Event") == 1000
+
+
+GPU: Final = "nvidia.com/gpu"
+# Requests of the pod `p` of the Workload `w`, other rows, and what is deleted.
+BEYOND: Final[dict[str, tuple[str, list[str], str]]] = {
+    "counted": (f"c {GPU} 4;", [f"W|w|true||{GPU} 4;|"], ""),
+    "without a Workload": (f"c {GPU} 4;", [], "p"),
+    "of a Workload that has ended": (f"c {GPU} 4;", [f"W|w|true|True|{GPU} 4;|"], "p"),
+    "of a Workload that is switched off": (f"c {GPU} 4;", [f"W|w|false||{GPU} 4;|"], "p"),
+    "beside a Workload without pods": (f"c {GPU} 4;", [f"W|x|true||{GPU} 4;|"], ""),
+    "of two, the one beyond its Workload": (
+        f"c {GPU} 4;", [f'P|q|v|c {GPU} 4;||"x"', f"W|x|true||{GPU} 4;|"], "p"
+    ),
+    "by a sidecar": (f"c {GPU} 4;s {GPU} 1;", [f"W|w|true||{GPU} 4;|"], "p"),
+    "an init container beside a container": (f"i {GPU} 4;c {GPU} 4;", [f"W|w|true||{GPU} 4;|"], ""),
+    "by an init container beside a sidecar": (f"s {GPU} 1;i {GPU} 4;", [f"W|w|true||{GPU} 4;|"], "p"),
+    "other resources": ("c example.com/nic 4;", [f"W|w|true||{GPU} 4;|"], ""),
+    "the next size of an elastic job": (f'c {GPU} 4;|"s', [f"W|t|true||{GPU} 4;|s", f"W|w|true|True|{GPU} 2;|s"], ""),
+    "another job with forged lines": (
+        f"c {GPU} 4;", [f"W|w|true||{GPU} 4;|", rf'P|q|v|c {GPU} 4;||"x\nW|x|true||{GPU} 4;|"'], "q"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_pods_beyond_their_workload_are_deleted(cronjob: CronJob, name: str) -> None:
+    requests, rows, deleted = BEYOND[name]
+    slices = requests if "|" in requests else f"{requests}|"
+    pods = [f'P|p|u|{slices}|"w"', *(row for row in rows if row[0] == "P")]
+    done = cronjob.started(
+        UncountedPods.script, pods, (row for row in rows if row[0] == "W"), {"GPUS": GPU, "PAUSE": "0"}
+    )
+    assert (done.code, done.errors) == (0, "")
+    calls = [call for call in cronjob.read("calls").splitlines() if call.startswith("delete --namespace a ")]
+    assert [call.rpartition("pods ")[2] for call in calls[:1]] == ([deleted] if deleted else [])
