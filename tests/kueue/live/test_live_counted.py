@@ -133,7 +133,7 @@ def test_pods_that_kueue_cannot_stop_are_deleted_with_their_job(boss: Researcher
     assert cluster.get(*Reference.of(jobs["deaf"])) is None
     events = boss.own.list("v1", "Event", namespace=TEAM)
     told = [text_at(one, "message") for one in events if at(one, "reason") == "UncountedGPUs"]
-    assert [message.partition(" counts ")[2] for message in told] == [
+    assert sorted(message.partition(" counts ")[2] for message in told) == [
         "0 of 1 nvidia.com/gpu on nodes",
         "0 of 1 nvidia.com/gpu on nodes; Job.v1.batch deaf created it again",
     ]
