@@ -1,14 +1,15 @@
 """Preemption candidates of a tree, cached until a workload of the ClusterQueue changes."""
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Final, TypeAlias
 
 from gpu_tenancy.kueue.api import Policy
 from gpu_tenancy.kueue.flavor_assigner import Assignment
-from gpu_tenancy.kueue.preemption import candidates_ordering, satisfies_reclaim_policy, uses_any_of
-from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+from gpu_tenancy.kueue.preemption import Target, candidates_ordering, satisfies_reclaim_policy, uses_any_of
+from gpu_tenancy.kueue.workload_info import Outcome, Queue, Verdict, WorkloadInfo
 
 SortKey: TypeAlias = tuple[bool, bool, int, int, int]  # result of `candidates_ordering`
 
@@ -60,23 +61,34 @@ class ReclaimCandidates:
         self._stale.clear()
 
 
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A ClusterQueue's head in one cycle, with its flavors and preemption targets; Kueue's `entry`."""
+
+    workload: WorkloadInfo
+    assignment: Assignment
+    targets: Sequence[Target]
+    outcome: Outcome | None = None  # if known before the cycle, which it then does not change
+    verdict: Verdict | None = None  # of a known outcome
+
+
 class CandidateCache:
     """Candidates of one tree, valid between cycles; do not read it while usage is changed tentatively.
 
     Attributes:
         reads: how often candidates in other queues were asked for.
-        unfit: of searches that read no candidates in other queues, by the workload and the usage of the cohorts above.
+        known: entries whose search read no other queues, by the workload and the usage of the cohorts above.
     """
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = tuple(queues)
         self._reclaim_candidates: dict[frozenset[int], ReclaimCandidates] = {}
         self.reads = 0
-        self.unfit: dict[Queue, dict[Hashable, Assignment]] = {queue: {} for queue in self._queues}
+        self.known: dict[Queue, dict[Hashable, Entry]] = {queue: {} for queue in self._queues}
 
     def invalidate(self, queue: Queue) -> None:
         """Marks a queue as changed after one of its workloads was admitted, evicted or finished."""
-        self.unfit[queue].clear()
+        self.known[queue].clear()
         for reclaim_candidates in self._reclaim_candidates.values():
             reclaim_candidates.invalidate(queue)
 

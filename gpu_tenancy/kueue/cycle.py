@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from gpu_tenancy.kueue import classical_preemption, fair_preemption
-from gpu_tenancy.kueue.candidate_cache import CandidateCache
+from gpu_tenancy.kueue.candidate_cache import CandidateCache, Entry
 from gpu_tenancy.kueue.flavor_assigner import Assignment, Mode, assign
 from gpu_tenancy.kueue.preemption import PreemptionContext, Target
 from gpu_tenancy.kueue.resource_node import (
@@ -28,16 +28,7 @@ from gpu_tenancy.kueue.resource_node import (
 )
 from gpu_tenancy.kueue.workload_info import CohortTree, Outcome, Queue, WorkloadInfo
 
-MAX_UNFIT: Final = 100  # results of flavor searches that are kept for each ClusterQueue
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A ClusterQueue's head in one cycle, with its flavors and preemption targets; Kueue's `entry`."""
-
-    workload: WorkloadInfo
-    assignment: Assignment
-    targets: Sequence[Target]
+MAX_KNOWN: Final = 100  # results of flavor searches that are kept for each ClusterQueue
 
 
 _Rank: TypeAlias = tuple[bool, DominantResourceShare, int, int]
@@ -97,7 +88,8 @@ def run_cycle(
     tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, cache: CandidateCache
 ) -> list[tuple[Entry, Outcome]]:
     """Nominates and processes heads, one for each ClusterQueue; outcomes in processing order; admitted usage stays."""
-    entries = [_nominate(tree, workload, number, cache) for workload in heads]
+    nominated = [_nominate(tree, workload, number, cache) for workload in heads]
+    entries = [entry for entry in nominated if not entry.outcome]
     ordered: Iterable[Entry]
     if tree.fair is None:
         ordered = sorted(
@@ -106,7 +98,8 @@ def run_cycle(
     else:
         ordered = FairSharingIterator(entries, tree.resources)
     cycle = _Cycle()
-    processed = [(entry, _process_entry(cycle, entry)) for entry in ordered]
+    processed = [(entry, entry.outcome) for entry in nominated if entry.outcome]
+    processed += [(entry, _process_entry(cycle, entry)) for entry in ordered]
     for queue, amounts in cycle.reserved:
         queue.remove_usage(amounts)
     return processed
@@ -120,16 +113,20 @@ def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: Cand
         return _search(tree, workload, number, cache)
     # In a full tree, the same heads are evaluated in the same state again and again.
     state = (workload, *(tuple(cohort.usage) for cohort in queue.path))
-    unfit, reads = cache.unfit[queue], cache.reads
-    if (known := unfit.get(state)) is not None:
-        return Entry(workload, known, ())
+    known, reads = cache.known[queue], cache.reads
+    if (earlier := known.get(state)) is not None:
+        return earlier
     entry = _search(tree, workload, number, cache)
-    found, last = entry.assignment, entry.assignment.last_assignment
-    if found.mode is Mode.FIT or entry.targets or cache.reads > reads or (last and last.pending_flavors):
+    mode, last = entry.assignment.mode, entry.assignment.last_assignment
+    if entry.targets or cache.reads > reads or (last and last.pending_flavors):
         return entry
-    if len(unfit) >= MAX_UNFIT:
-        unfit.clear()
-    unfit[state] = found
+    if len(known) >= MAX_KNOWN:
+        known.clear()
+    known[state] = entry
+    if mode is Mode.NO_FIT:
+        entry.outcome = Outcome.NO_FIT
+    elif mode is not Mode.FIT and queue.can_always_reclaim:
+        entry.outcome = Outcome.NO_CANDIDATES
     return entry
 
 

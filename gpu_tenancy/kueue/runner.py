@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final, Protocol
 
-from gpu_tenancy.kueue.candidate_cache import CandidateCache
-from gpu_tenancy.kueue.cycle import Entry, run_cycle
+from gpu_tenancy.kueue.candidate_cache import CandidateCache, Entry
+from gpu_tenancy.kueue.cycle import run_cycle
 from gpu_tenancy.kueue.flavor_assigner import Assignment
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
@@ -158,9 +158,7 @@ class Runner:
         """Returns whether the outcome changes the tree or the heads."""
         workload = entry.workload
         pending_queue = self.pending[workload.queue]
-        targets = tuple(target.workload.name for target in entry.targets)
-        reclaims = self.tree.fair is None and workload.queue.can_always_reclaim
-        verdict = Verdict(outcome, tuple(entry.assignment.reasons), targets, entry.assignment.amounts, reclaims)
+        verdict = entry.verdict or self._verdict(entry, outcome)
         resumed = workload.last_assignment and workload.last_assignment.pending_flavors
         pending_queue.judge(workload, verdict.after(pending_queue.verdict(workload)) if resumed else verdict)
         last = entry.assignment.last_assignment
@@ -176,6 +174,14 @@ class Runner:
             return False
         pending_queue.mark_inadmissible(workload)
         return True
+
+    def _verdict(self, entry: Entry, outcome: Outcome) -> Verdict:
+        targets = tuple(target.workload.name for target in entry.targets)
+        reclaims = self.tree.fair is None and entry.workload.queue.can_always_reclaim
+        verdict = Verdict(outcome, tuple(entry.assignment.reasons), targets, entry.assignment.amounts, reclaims)
+        if entry.outcome:
+            entry.verdict = verdict
+        return verdict
 
     def _admit(self, workload: WorkloadInfo, assignment: Assignment) -> None:
         flavors = tuple(
