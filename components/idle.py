@@ -54,26 +54,27 @@ class IdleGpus(PlatformJob):
 
 
 class UncountedPods(PlatformJob):
-    """The CronJob that deletes running pods with GPUs beyond what the Workload in their annotation counts.
+    """The CronJob that deletes pods with more GPUs than the Workload counts that Kueue wrote into them, and their job.
 
-    Only where pods of a namespace hold more GPUs than its Workloads count, in two reads; a job that creates such pods
-    again is deleted too. So the GPUs are free after minutes, whatever kept an operator from stopping the pods of a job
-    that lost its quota. Pods of gangs, and pods older than Kueue, have no annotation.
+    Only where pods of a namespace hold more GPUs than its Workloads count, in two reads. So the GPUs are free after
+    minutes, whatever kept an operator from stopping the pods of a job that lost its quota. Pods of gangs, and pods that
+    are older than Kueue, name no Workload. A job is read from the Workload, since tenants can write owners of pods.
     """
 
     account = UNCOUNTED
     rules = (
         _READ,
         _TELL,
-        Rule(groups=("",), resources=("pods",), verbs=("get", "delete"), reason="free GPUs that no Workload counts"),
+        Rule(groups=("",), resources=("pods",), verbs=("delete",), reason="free GPUs that no Workload counts"),
         Rule(groups=("kueue.x-k8s.io",), resources=("workloads",), verbs=("list",), reason="the GPUs that they count"),
         *(
-            Rule(groups=(kind.group,), resources=(kind.plural,), verbs=("get", "delete"), reason="creates pods again")
+            Rule(groups=(kind.group,), resources=(kind.plural,), verbs=("get", "delete"), reason="create pods again")
             for kind in _STOPPED
         ),
     )
     script = read_scripts("event", "delete_uncounted")
 
     def __init__(self, name: str, environment: str, guards: GuardsPlan, opts: Options = None) -> None:
-        given = {"GPUS": guards.max_per_node, "TEAMS": guards.teams, "PAUSE": [str(_PAUSE)]}
+        stopped = (f"{kind.kind}.{kind.group}" for kind in _STOPPED)
+        given = {"GPUS": guards.max_per_node, "TEAMS": guards.teams, "KINDS": stopped, "PAUSE": [str(_PAUSE)]}
         super().__init__(name, environment, {key: " ".join(values) for key, values in given.items()}, opts)

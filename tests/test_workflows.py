@@ -45,6 +45,8 @@ def test_shellcheck_finds_no_problems_in_scripts(tmp_path: Path) -> None:
         (tmp_path / f"{number}.sh").write_text(f"#!/bin/bash\n{text}", encoding="utf-8")
     done = run(SHELLCHECK, FOLDER / "packages.sh", *sorted(tmp_path.glob("*.sh")))
     assert (len(scripts), done.returncode, done.stdout) == (2, 0, "")
+    done = run(SHELLCHECK, "--shell=sh", *sorted((ROOT / "components").glob("*.sh")))
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 @pytest.mark.process

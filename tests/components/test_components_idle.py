@@ -28,6 +28,7 @@ case "$*" in
   "get pods"*) cat "$here/pods" ;;
   *'held{{end}}'*) cat "$here/marked" ;;
   "get workloads"*) cat "$here/workloads" ;;
+  *jsonpath=*) printf u ;;
   *) echo "$*" >> "$here/calls"
      case "$*" in *--filename*) cat "$HOME/events" >> "$here/created" ;; esac ;;
 esac
@@ -158,35 +159,54 @@ def test_a_thousand_jobs_take_two_calls(cronjob: CronJob) -> None:
 
 
 GPU: Final = "nvidia.com/gpu"
+OF_JOB: Final = "Job batch/v1 j u;"
 # Requests of the pod `p` of the Workload `w`, other rows, and what is deleted.
-BEYOND: Final[dict[str, tuple[str, list[str], str]]] = {
-    "counted": (f"c {GPU} 4;", [f"W|w|true||{GPU} 4;|"], ""),
-    "without a Workload": (f"c {GPU} 4;", [], "p"),
-    "of a Workload that has ended": (f"c {GPU} 4;", [f"W|w|true|True|{GPU} 4;|"], "p"),
-    "of a Workload that is switched off": (f"c {GPU} 4;", [f"W|w|false||{GPU} 4;|"], "p"),
-    "beside a Workload without pods": (f"c {GPU} 4;", [f"W|x|true||{GPU} 4;|"], ""),
-    "of two, the one beyond its Workload": (
-        f"c {GPU} 4;", [f'P|q|v|c {GPU} 4;||"x"', f"W|x|true||{GPU} 4;|"], "p"
-    ),
-    "by a sidecar": (f"c {GPU} 4;s {GPU} 1;", [f"W|w|true||{GPU} 4;|"], "p"),
-    "an init container beside a container": (f"i {GPU} 4;c {GPU} 4;", [f"W|w|true||{GPU} 4;|"], ""),
-    "by an init container beside a sidecar": (f"s {GPU} 1;i {GPU} 4;", [f"W|w|true||{GPU} 4;|"], "p"),
-    "other resources": ("c example.com/nic 4;", [f"W|w|true||{GPU} 4;|"], ""),
-    "the next size of an elastic job": (f'c {GPU} 4;|"s', [f"W|t|true||{GPU} 4;|s", f"W|w|true|True|{GPU} 2;|s"], ""),
-    "another job with forged lines": (
-        f"c {GPU} 4;", [f"W|w|true||{GPU} 4;|", rf'P|q|v|c {GPU} 4;||"x\nW|x|true||{GPU} 4;|"'], "q"
+BEYOND: Final[dict[str, tuple[str, list[str], list[str]]]] = {
+    "counted": (f"c {GPU} 4;", [f"A|w|true||{GPU} 4;||"], []),
+    "without a Workload": (f"c {GPU} 4;", ["A|x|true||||"], ["pods p"]),
+    "of a job that has ended": (f"c {GPU} 4;", [f"A|w|true|True|{GPU} 4;||{OF_JOB}"], ["Job.batch j", "pods p"]),
+    "of a preempted job": (f"c {GPU} 4;", [f"W|w|true||||{OF_JOB}", "A|x|true||||"], ["Job.batch j", "pods p"]),
+    "of a Workload that is switched off": (f"c {GPU} 4;", [f"A|w|false||{GPU} 4;||"], ["pods p"]),
+    "of a server": (f"c {GPU} 4;", ["A|w|true|True|||StatefulSet apps/v1 s u;"], ["pods p"]),
+    "of a group of pods": (f"c {GPU} 4;", ["A|w|true|True|||Pod v1 p u;Pod v1 q v;"], ["pods p"]),
+    "of a job with a new uid": (f"c {GPU} 4;", ["A|w|true|True|||Job batch/v1 j other;"], ["pods p"]),
+    "beside a Workload without pods": (f"c {GPU} 4;", [f"A|x|true||{GPU} 4;||"], []),
+    "of two, the one beyond": (f"c {GPU} 4;", [f'P|q|v|c {GPU} 4;|"x"|||', f"A|x|true||{GPU} 4;||"], ["pods p"]),
+    "by a sidecar": (f"c {GPU} 4;s {GPU} 1;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
+    "an init container beside a container": (f"i {GPU} 4;c {GPU} 4;", [f"A|w|true||{GPU} 4;||"], []),
+    "by an init container beside a sidecar": (f"s {GPU} 1;i {GPU} 4;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
+    "of the other resources": ("c example.com/nic 4;", [f"A|w|true||{GPU} 4;||"], []),
+    "of the next size of an elastic job": (f"c {GPU} 4;", [f"A|t|true||{GPU} 4;|s|", f"A|w|true|True|{GPU} 2;|s|"], []),
+    "of an older size that is gone": (f'c {GPU} 4;|"old"||"s"|', [f"A|t|true||{GPU} 4;|s|"], []),
+    "of a prebuilt group": (f'c {GPU} 4;||"g"||', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
+    "of a group by its label": (f'c {GPU} 4;||||"g"', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
+    "older than Kueue": (f"c {GPU} 4;||||", ["A|x|true||||"], []),
+    "with forged lines": (
+        f"c {GPU} 4;", [f"A|w|true||{GPU} 4;||", rf'P|q|v|c {GPU} 4;|"x\nA|x|true||{GPU} 4;||"|||'], ["pods q"]
     ),
 }  # fmt: skip
+
+
+def beyond(cronjob: CronJob, requests: str, rows: list[str]) -> Run:
+    pods = [
+        f"P|p|u|{requests}" if "|" in requests else f'P|p|u|{requests}|"w"|||',
+        *(row for row in rows if row[0] == "P"),
+    ]
+    variables = {"GPUS": GPU, "KINDS": "Job.batch JobSet.jobset.x-k8s.io", "PAUSE": "0"}
+    return cronjob.started(UncountedPods.script, pods, (row for row in rows if row[0] != "P"), variables)
 
 
 @pytest.mark.parametrize("name", BEYOND)
 def test_pods_beyond_their_workload_are_deleted(cronjob: CronJob, name: str) -> None:
     requests, rows, deleted = BEYOND[name]
-    slices = requests if "|" in requests else f"{requests}|"
-    pods = [f'P|p|u|{slices}|"w"', *(row for row in rows if row[0] == "P")]
-    done = cronjob.started(
-        UncountedPods.script, pods, (row for row in rows if row[0] == "W"), {"GPUS": GPU, "PAUSE": "0"}
-    )
+    done = beyond(cronjob, requests, rows)
     assert (done.code, done.errors) == (0, "")
-    calls = [call for call in cronjob.read("calls").splitlines() if call.startswith("delete --namespace a ")]
-    assert [call.rpartition("pods ")[2] for call in calls[:1]] == ([deleted] if deleted else [])
+    calls = [call for call in cronjob.read("calls").splitlines() if call.startswith("delete ")]
+    assert [call.rpartition("--wait=false ")[2].strip() for call in calls] == deleted
+    assert done.events.count("reason: UncountedGPUs") == len(deleted)
+
+
+def test_without_an_admitted_workload_no_pod_is_deleted(cronjob: CronJob) -> None:
+    done = beyond(cronjob, f"c {GPU} 4;", ["W|w|true||||"])
+    assert (done.code, done.calls) == (1, [])
+    assert "no Workload is admitted" in done.errors
