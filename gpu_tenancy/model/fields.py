@@ -52,6 +52,10 @@ class Section(BaseModel):
         str_max_length=LONGEST_TEXT,
     )
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Itself, which nothing changes: pydantic copies each default with a mapping in it, again for each stack."""
+        return self
+
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         for rule, fix in self._conflicts():
