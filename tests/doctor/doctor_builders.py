@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, Final, cast
@@ -55,6 +56,7 @@ class AwsAccount:
         return CompletedProcess(arguments, 0, json.dumps(answer), "")
 
 
+@cache
 def operation_of(service: str, command: str) -> Any:
     """The operation of a command of the AWS CLI, in the models of botocore."""
     model = SESSION.get_session().get_service_model(service)
