@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import lru_cache
 from importlib import import_module
 from inspect import signature
 from itertools import chain
 from pathlib import Path
 from pkgutil import walk_packages
+from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 import eks_shapes
@@ -46,7 +48,7 @@ from test_clouds_networks import gke as network_gke
 
 import components.clouds
 from gpu_tenancy.base.json import Json, map_at
-from gpu_tenancy.engine.project import preview
+from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.catalogue.preflight import preflight
@@ -208,12 +210,16 @@ def set_at(sections: Data, path: str, value: object) -> Data:
     return {**sections, first: set_at(sections.get(first, {}), rest, value) if rest else value}
 
 
-def reviewed(folder: Path, before: Data, after: Data) -> Verdict:
-    project = Project.at(folder / "project")
-    project.write("s", before)
-    was = preview("s", project.folder)
-    project.write("s", after)
-    now = preview("s", project.folder)
+@lru_cache(maxsize=2)
+def previewed(content: str) -> Preview:
+    with TemporaryDirectory() as folder:
+        project = Project.at(Path(folder) / "project")
+        project.write("s", json.loads(content))
+        return preview("s", project.folder)
+
+
+def reviewed(before: Data, after: Data) -> Verdict:
+    now, was = previewed(json.dumps(after)), previewed(json.dumps(before))
     found = changes(was.rendered, now.rendered, [*was.stack.pools, *now.stack.pools])
     return verdict(outlook(now.stack), Comparison("main", "abc1234", outlook(was.stack), ()), found, None)
 
@@ -224,10 +230,10 @@ _NODES: Final = ("Restarts ", "May restart ", "Replaces ", "Deletes ")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stack", "path"), [(stack, path) for stack, rows in CHANGES.items() for path in rows])
-def test_a_change_names_the_nodes_that_end(tmp_path: Path, stack: str, path: str) -> None:
+def test_a_change_names_the_nodes_that_end(stack: str, path: str) -> None:
     row = CHANGES[stack][path]
     sections = dict(read_stack(stack).sections)
-    result = reviewed(tmp_path, sections, set_at(sections, path, row.get("value")))
+    result = reviewed(sections, set_at(sections, path, row.get("value")))
     assert result.title == row["verdict"], result.sentences
     ends = [sentence for sentence in result.sentences if sentence.startswith(row.get("says", _NODES))]
     assert bool(ends) == ("says" in row), result.sentences
@@ -324,18 +330,18 @@ def test_an_input_that_the_table_lacks_may_restart(stack: str) -> None:
 
 
 @pytest.mark.parametrize("drift", [None, {"days": ["saturday"], "start": "02:00", "hours": 6}])
-def test_karpenter_restarts_nodes_only_where_drift_is_set(tmp_path: Path, drift: Data | None) -> None:
+def test_karpenter_restarts_nodes_only_where_drift_is_set(drift: Data | None) -> None:
     before = eks_stack(eks_section(autoscaler="karpenter", **({"drift": drift} if drift else {})))
-    result = reviewed(tmp_path, before, set_at(before, "pools.gpu.disk", {"size": "600Gi"}))
+    result = reviewed(before, set_at(before, "pools.gpu.disk", {"size": "600Gi"}))
     restarts = [
         sentence for sentence in result.sentences if sentence.startswith("Restarts the nodes of pool gpu (2 nod")
     ]
     assert bool(restarts) == bool(drift)
 
 
-def test_a_version_of_aks_restarts_pools_and_system_nodes(tmp_path: Path) -> None:
+def test_a_version_of_aks_restarts_pools_and_system_nodes() -> None:
     before = aks_stack(aks_creation())
-    result = reviewed(tmp_path, before, set_at(before, "cluster.create.version", "1.36"))
+    result = reviewed(before, set_at(before, "cluster.create.version", "1.36"))
     assert result.title == "Review needed"
     said = "\n".join(result.sentences)
     assert "Restarts the nodes of pools cpu, gpu (up to 7 nodes, up to 32 GPUs, used by a): orchestratorVersion" in said
@@ -378,9 +384,8 @@ def test_api_servers_become_private_later_except_of_aks(
     before: Data,
     after: Data,
     blocked: bool,  # noqa: FBT001
-    tmp_path: Path,
 ) -> None:
-    result = reviewed(tmp_path, before, after)
+    result = reviewed(before, after)
     assert (result.title == "Blocked") == blocked, result.line
     assert ("AKS cannot change a cluster to private" in result.line) == blocked
 
@@ -411,9 +416,9 @@ def test_the_page_creates_a_private_aks_cluster(tmp_path: Path) -> None:
     assert "must exist" not in again
 
 
-def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:
+def test_the_machine_of_aks_system_nodes_cannot_be_changed() -> None:
     before = aks_stack(aks_creation())
-    result = reviewed(tmp_path, before, set_at(before, "cluster.create.system.machine", "Standard_D32s_v5"))
+    result = reviewed(before, set_at(before, "cluster.create.system.machine", "Standard_D32s_v5"))
     assert result.title == "Blocked"
     assert result.sentences[0] == (
         "cluster ml cannot be changed: agentPoolProfiles.0.vmSize: AKS cannot change the machine of a node pool;"
