@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from inspect import signature
 from itertools import chain
@@ -53,7 +53,7 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.catalogue.updates import CloudType, cloud_types, without_indexes
-from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.review.build import read_real
 from gpu_tenancy.review.changes import Change, changes
@@ -107,12 +107,8 @@ def test_each_cloud_type_has_a_row_of_rights() -> None:
     read = {one.type for name in STACKS for one in stack_of_repository(name).rendered.registrations if one.external_id}
     assert {f"{token}.get" for token in read} <= rights().keys()
     source = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "components" / "clouds").glob("*/*.py"))
-    own = {
-        *components,
-        *preflight().azure.features,
-        *preflight().azure.places,
-        *preflight().gcp.places,
-    } - rights().keys()
+    places = {*preflight().azure.features, *preflight().azure.places, *preflight().gcp.places}
+    own = (components | places) - rights().keys()
     assert all(f'"{token}"' in source for token in components | own)
 
 
@@ -168,9 +164,13 @@ def with_other(inputs: Any, path: list[str]) -> Any:
     return {**inside, path[0]: with_other(inside.get(path[0]), path[1:])}
 
 
+@cache
+def summary(stack: str) -> StackOutlook:
+    return outlook(stack_of_repository(stack).stack)
+
+
 def judged(found: tuple[Change, ...], stack: str) -> Verdict:
-    summary = outlook(stack_of_repository(stack).stack)
-    return verdict(summary, Comparison("main", "abc1234", summary, ()), found, None)
+    return verdict(summary(stack), Comparison("main", "abc1234", summary(stack), ()), found, None)
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -309,11 +309,8 @@ def test_an_input_has_one_effect() -> None:
     for token, row in cloud_types().items():
         each = [field for part in (row.restarts, row.removes, row.updates) for field in chain(*part.values())]
         each += [*row.creation, *row.fixed, *(field.removesuffix(".*") for field in row.replaces)]
-        assert [field for field in each if row.forces([field])] == [
-            field
-            for field in each
-            if field in row.replaces or field in {one.removesuffix(".*") for one in row.replaces}
-        ], token
+        replacing = {name for one in row.replaces for name in (one, one.removesuffix(".*"))}
+        assert [field for field in each if row.forces([field])] == [one for one in each if one in replacing], token
         assert len(set(each)) == len(each), token
 
 
@@ -333,10 +330,8 @@ def test_an_input_that_the_table_lacks_may_restart(stack: str) -> None:
 def test_karpenter_restarts_nodes_only_where_drift_is_set(drift: Data | None) -> None:
     before = eks_stack(eks_section(autoscaler="karpenter", **({"drift": drift} if drift else {})))
     result = reviewed(before, set_at(before, "pools.gpu.disk", {"size": "600Gi"}))
-    restarts = [
-        sentence for sentence in result.sentences if sentence.startswith("Restarts the nodes of pool gpu (2 nod")
-    ]
-    assert bool(restarts) == bool(drift)
+    restarts = any(one.startswith("Restarts the nodes of pool gpu (2 nod") for one in result.sentences)
+    assert restarts == bool(drift)
 
 
 def test_a_version_of_aks_restarts_pools_and_system_nodes() -> None:
@@ -380,11 +375,7 @@ OPEN: Final[dict[str, Any]] = {"allowFrom": ["203.0.113.0/24"]}
     ],
     ids=["EKS", "GKE", "AKS"],
 )
-def test_api_servers_become_private_later_except_of_aks(
-    before: Data,
-    after: Data,
-    blocked: bool,  # noqa: FBT001
-) -> None:
+def test_api_servers_become_private_later_except_of_aks(before: Data, after: Data, *, blocked: bool) -> None:
     result = reviewed(before, after)
     assert (result.title == "Blocked") == blocked, result.line
     assert ("AKS cannot change a cluster to private" in result.line) == blocked
@@ -447,11 +438,8 @@ def test_the_deletion_of_a_key_says_what_it_encrypts() -> None:
     rendered = stack_of_repository("dev-aws").rendered
     key = next(one for one in rendered.registrations if one.type == "aws:kms/key:Key")
     gone = Rendered("p", "s", (replace(key, retain_on_delete=False),), {})
-    assert (
-        judged(changes(gone, Rendered("p", "s", (), {})), "dev-aws")
-        .sentences[0]
-        .startswith("Deletes the key cluster-control-plane-key: what it encrypts cannot be read any more")
-    )
+    said = judged(changes(gone, Rendered("p", "s", (), {})), "dev-aws").sentences[0]
+    assert said.startswith("Deletes the key cluster-control-plane-key: what it encrypts cannot be read any more")
 
 
 def test_users_of_a_replaced_output_are_replaced_with_it() -> None:
