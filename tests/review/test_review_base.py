@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from builders import Data
@@ -18,9 +18,11 @@ from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import UNKNOWN
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.project import stack_file
 from gpu_tenancy.packs.configuration import PackChoice, choose
 from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.packs.findings import PackResult, RuleState
+from gpu_tenancy.review import base as base_module
 from gpu_tenancy.review import policies as compared
 from gpu_tenancy.review.base import Base, base_in, checkout
 from gpu_tenancy.review.build import as_json, review
@@ -29,6 +31,7 @@ from gpu_tenancy.review.review import PolicyChanges, Rules, Verdict
 from gpu_tenancy.review.verdict import BLOCKED, OK, REVIEW, verdict
 
 pytestmark = pytest.mark.process
+RENDERED: Final = dict[bytes, Any]()
 
 
 @pytest.fixture
@@ -39,6 +42,18 @@ def project(tmp_path: Path) -> Project:
     git(found.folder, "add", ".")
     git(found.folder, "commit", "-qm", "first")
     return found
+
+
+@pytest.fixture(autouse=True)
+def rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program of another ref runs once for each stack file, in a process of its own."""
+    run = base_module._registrations  # pyright: ignore[reportPrivateUsage]
+
+    def registrations(folder: Path, stack: str, ref: str) -> Any:
+        content = (folder / "__main__.py").read_bytes() + stack_file(folder, stack).read_bytes()
+        return RENDERED.get(content) or RENDERED.setdefault(content, run(folder, stack, ref))
+
+    monkeypatch.setattr(base_module, "_registrations", registrations)
 
 
 def base(ref: str, project: Project) -> Base:
@@ -70,10 +85,8 @@ def test_a_review_shows_gains_with_file_and_line(project: Project) -> None:
     assert "Team speech: l4 limit raised from 2 to 4 GPUs" in found.verdict.sentences
     assert found.verdict.title == OK
     assert {change.place for change in found.changes} == {"ClusterQueue speech", "ResourceQuota speech/budget"}
-    line = (
-        Path(project.folder, "stacks/Pulumi.s.yaml").read_text(encoding="utf-8").splitlines().index("    speech:") + 1
-    )
-    assert found.where["team speech"] == f"stacks/Pulumi.s.yaml:{line}"
+    lines = Path(project.folder, "stacks/Pulumi.s.yaml").read_text(encoding="utf-8").splitlines()
+    assert found.where["team speech"] == f"stacks/Pulumi.s.yaml:{lines.index('    speech:') + 1}"
 
 
 def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
