@@ -9,7 +9,7 @@ pods='{{range .items}}{{if and .spec.nodeName (not .metadata.deletionTimestamp)}
 pods=$pods'{{range .spec.containers}}{{with .resources.requests}}{{range $name, $amount := .}}c {{$name}} {{$amount}};{{end}}{{end}}{{end}}'
 pods=$pods'{{range .spec.initContainers}}{{$kind := "i"}}{{if eq (print .restartPolicy) "Always"}}{{$kind = "s"}}{{end}}'
 pods=$pods'{{with .resources.requests}}{{range $name, $amount := .}}{{$kind}} {{$name}} {{$amount}};{{end}}{{end}}{{end}}|'
-for key in workload prebuilt-workload-name workload-slice-name; do
+for key in workload prebuilt-workload-name workload-slice-name role-hash; do
   pods=$pods'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/'$key'"}}{{printf "%q" .}}{{end}}{{end}}|'
 done
 pods=$pods'{{with .metadata.labels}}{{with index . "kueue.x-k8s.io/pod-group-name"}}{{printf "%q" .}}{{end}}{{end}}{{"\n"}}{{end}}{{end}}'
@@ -21,25 +21,29 @@ rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}
 # Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. The sizes of an elastic job are
 # one; its pods keep the name of the Workload of the size that they began with.
 decide='
+  function number(text) { return text ~ /k$/ ? text * 1000 : text + 0 }
+  function job_of(name) { sub(/-[^-]*$/, "", name); return name }
   BEGIN { FS = "|"; split(gpus, listed, " "); for (i in listed) gpu[listed[i]] = 1 }
   { gsub(/"/, "") }
   $1 == "P" {
-    name = $5 != "" ? $5 : $6 != "" ? $6 : $8
-    if (name == "") next  # older than Kueue, or a gang
+    name = $5 != "" ? $5 : $6 != "" ? $6 : $9
+    if (name == "" && $8 == "") next  # older than Kueue, or a gang
     gsub(/[^a-z0-9.-]/, "?", name); workload[$2] = name; size[$2] = $7; uid[$2] = $3
     delete own; delete most; count = split($4, parts, ";")
-    for (i = 1; i < count; i++) { split(parts[i], part, " "); if (part[1] == "s") own[part[2]] += part[3]
-      if (part[1] == "i" && own[part[2]] + part[3] > most[part[2]]) most[part[2]] = own[part[2]] + part[3] }
-    for (i = 1; i < count; i++) { split(parts[i], part, " "); if (part[1] == "c") own[part[2]] += part[3] }
+    for (i = 1; i < count; i++) { split(parts[i], part, " "); amount = number(part[3]); if (part[1] == "s") own[part[2]] += amount
+      if (part[1] == "i" && own[part[2]] + amount > most[part[2]]) most[part[2]] = own[part[2]] + amount }
+    for (i = 1; i < count; i++) { split(parts[i], part, " "); if (part[1] == "c") own[part[2]] += number(part[3]) }
     for (g in gpu) { has[$2, g] = own[g] > most[g] ? own[g] : most[g] + 0; bound[g] += has[$2, g] } }
   $1 == "A" || $1 == "W" {
     job[$2] = $6 != "" ? $6 : $2; known[job[$2]] = 1; owner[$2] = $7 ~ /^[^;]*;$/ ? substr($7, 1, length($7) - 1) : ""
     if ($3 == "false" || $4 == "True") next
     count = split($5, parts, ";")
-    for (i = 1; i < count; i++) { split(parts[i], part, " "); counted[part[1]] += part[2]; at[job[$2], part[1]] += part[2] } }
+    for (i = 1; i < count; i++) { split(parts[i], part, " "); counted[part[1]] += number(part[2])
+      at[job[$2], part[1]] += number(part[2]) } }
   END {
     for (p in workload) {
-      of[p] = workload[p] in job ? job[workload[p]] : size[p] in known ? size[p] : workload[p]
+      of[p] = workload[p] in job ? job[workload[p]] : workload[p]
+      if (!(workload[p] in job) && size[p] in known && job_of(size[p]) == job_of(workload[p])) of[p] = size[p]
       for (g in gpu) total[of[p], g] += has[p, g] }
     for (g in gpu) if (bound[g] > counted[g] + 0) for (p in workload) if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0)
       print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" }'

@@ -36,7 +36,7 @@ class IdleGpus(PlatformJob):
             reason="how long GPUs are idle (an annotation), and stop or requeue the job (spec.active)",
         ),
     )
-    script = read_scripts("event", "reclaim_idle")
+    script = read_scripts("cron_jobs", "reclaim_idle")
 
     def __init__(self, name: str, environment: str, plan: IdlePlan, opts: Options = None) -> None:
         server = urlsplit(plan.address)
@@ -72,7 +72,7 @@ class UncountedPods(PlatformJob):
             for kind in _STOPPED
         ),
     )
-    script = read_scripts("event", "delete_uncounted")
+    script = read_scripts("cron_jobs", "delete_uncounted")
 
     def __init__(self, name: str, environment: str, guards: GuardsPlan, opts: Options = None) -> None:
         stopped = (f"{kind.kind}.{kind.group}" for kind in _STOPPED)

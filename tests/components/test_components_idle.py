@@ -171,25 +171,30 @@ BEYOND: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "of a group of pods": (f"c {GPU} 4;", ["A|w|true|True|||Pod v1 p u;Pod v1 q v;"], ["pods p"]),
     "of a job with a new uid": (f"c {GPU} 4;", ["A|w|true|True|||Job batch/v1 j other;"], ["pods p"]),
     "beside a Workload without pods": (f"c {GPU} 4;", [f"A|x|true||{GPU} 4;||"], []),
-    "of two, the one beyond": (f"c {GPU} 4;", [f'P|q|v|c {GPU} 4;|"x"|||', f"A|x|true||{GPU} 4;||"], ["pods p"]),
+    "of two, the one beyond": (f"c {GPU} 4;", [f'P|q|v|c {GPU} 4;|"x"||||', f"A|x|true||{GPU} 4;||"], ["pods p"]),
     "by a sidecar": (f"c {GPU} 4;s {GPU} 1;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
     "an init container beside a container": (f"i {GPU} 4;c {GPU} 4;", [f"A|w|true||{GPU} 4;||"], []),
     "by an init container beside a sidecar": (f"s {GPU} 1;i {GPU} 4;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
     "of the other resources": ("c example.com/nic 4;", [f"A|w|true||{GPU} 4;||"], []),
     "of the next size of an elastic job": (f"c {GPU} 4;", [f"A|t|true||{GPU} 4;|s|", f"A|w|true|True|{GPU} 2;|s|"], []),
-    "of an older size that is gone": (f'c {GPU} 4;|"old"||"s"|', [f"A|t|true||{GPU} 4;|s|"], []),
-    "of a prebuilt group": (f'c {GPU} 4;||"g"||', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
-    "of a group by its label": (f'c {GPU} 4;||||"g"', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
-    "older than Kueue": (f"c {GPU} 4;||||", ["A|x|true||||"], []),
+    "of an older size that is gone": (f'c {GPU} 4;|"job-j-a"||"job-j-b"||', [f"A|t|true||{GPU} 4;|job-j-b|"], []),
+    "of a forged size of another job": (
+        f'c {GPU} 4;|"job-x-a"||"job-j-b"||', [f"A|job-j-b|true||{GPU} 1;|job-j-b|{OF_JOB}"], ["pods p"]
+    ),
+    "counted in thousands": (f"c {GPU} 1k;", [f"A|w|true||{GPU} 1k;||"], []),
+    "of a group without a name": (f'c {GPU} 4;||||"hash"|', [f"A|w|true||{GPU} 1;||"], ["pods p"]),
+    "of a prebuilt group": (f'c {GPU} 4;||"g"|||', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
+    "of a group by its label": (f'c {GPU} 4;|||||"g"', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
+    "older than Kueue": (f"c {GPU} 4;|||||", ["A|x|true||||"], []),
     "with forged lines": (
-        f"c {GPU} 4;", [f"A|w|true||{GPU} 4;||", rf'P|q|v|c {GPU} 4;|"x\nA|x|true||{GPU} 4;||"|||'], ["pods q"]
+        f"c {GPU} 4;", [f"A|w|true||{GPU} 4;||", rf'P|q|v|c {GPU} 4;|"x\nA|x|true||{GPU} 4;||"||||'], ["pods q"]
     ),
 }  # fmt: skip
 
 
 def beyond(cronjob: CronJob, requests: str, rows: list[str]) -> Run:
     pods = [
-        f"P|p|u|{requests}" if "|" in requests else f'P|p|u|{requests}|"w"|||',
+        f"P|p|u|{requests}" if "|" in requests else f'P|p|u|{requests}|"w"||||',
         *(row for row in rows if row[0] == "P"),
     ]
     variables = {"GPUS": GPU, "KINDS": "Job.batch JobSet.jobset.x-k8s.io", "PAUSE": "0"}
