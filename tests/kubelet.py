@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import urllib3
 from loopback import LOOPBACK, Handler, serving
 
+from gpu_tenancy.base.json import map_at
 from gpu_tenancy.embedded.parts import read_ports
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -47,12 +48,15 @@ def kubelet(platform: Platform, cluster: Cluster, nodes: Iterable[str], ended: E
     places = platform.places
     with serving(Kubelet, (Path(places.certificate("kwok")), Path(places.key("kwok")))) as address:
         port = urlsplit(address).port
-        for node in nodes:
-            status: Any = {
-                "addresses": [{"type": "InternalIP", "address": LOOPBACK}],
-                "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
-            }
-            cluster.patch(Reference("v1", "Node", node), {"status": status}, subresource="status")
+        changed = {
+            "addresses": [{"type": "InternalIP", "address": LOOPBACK}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        }
+        earlier: dict[Reference, Any] = {}
+        for reference in (Reference("v1", "Node", node) for node in nodes):
+            status = map_at(cluster.get(*reference) or {}, "status")
+            earlier[reference] = {key: status.get(key) for key in changed}
+            cluster.patch(reference, {"status": changed}, subresource="status")
         yield
-        for node in nodes:
-            cluster.patch(Reference("v1", "Node", node), {"status": {"daemonEndpoints": None}}, subresource="status")
+        for reference, status in earlier.items():
+            cluster.patch(reference, {"status": status}, subresource="status")
