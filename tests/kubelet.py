@@ -48,7 +48,7 @@ def kubelet(platform: Platform, cluster: Cluster, nodes: Iterable[str], ended: E
     places = platform.places
     with serving(Kubelet, (Path(places.certificate("kwok")), Path(places.key("kwok")))) as address:
         port = urlsplit(address).port
-        changed = {
+        changed: dict[str, Any] = {
             "addresses": [{"type": "InternalIP", "address": LOOPBACK}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         }
