@@ -19,7 +19,8 @@ rows=$rows'{{with .status.admission}}{{range .podSetAssignments}}{{range $name, 
 rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{.}}{{end}}{{end}}|'
 rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}} {{.uid}};{{end}}{{"\n"}}{{end}}'
 # Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. The sizes of an elastic job are
-# one; its pods keep the name of the Workload of the size that they began with.
+# one; its pods keep the name of the Workload of the size that they began with. What a Workload counts, and what a pod holds:
+# `Workload.counts` and `requests` in gpu_tenancy/cluster, whose results `tenancy usage` shows.
 decide='
   function number(text) { return text ~ /k$/ ? text * 1000 : text + 0 }
   function job_of(name) { sub(/-[^-]*$/, "", name); return name }

@@ -7,7 +7,7 @@ from gpu_tenancy.model.catalogue.access import Rule
 from gpu_tenancy.model.kinds import kinds, servers
 from gpu_tenancy.model.names import IDLE
 from gpu_tenancy.model.plan.guards import UNCOUNTED, GuardsPlan
-from gpu_tenancy.model.plan.idle import ACCOUNT, IdlePlan
+from gpu_tenancy.model.plan.idle import RECLAIMER, IdlePlan
 
 from .objects import Options, PlatformJob, read_scripts
 
@@ -25,7 +25,7 @@ class IdleGpus(PlatformJob):
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go).
     """
 
-    account = ACCOUNT
+    account = RECLAIMER
     rules = (
         _READ,
         _TELL,

@@ -186,7 +186,7 @@ class Tenancy(Component):
             NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, self.own)
         if plan.idle:
             IdleGpus(f"{prefix}idle-gpus", plan.environment, plan.idle, self.own)
-        if plan.guards.deletes:
+        if plan.guards.deletes_uncounted:
             UncountedPods(f"{prefix}uncounted-pods", plan.environment, plan.guards, self.own)
         if plan.flows:
             FlowControl(f"{prefix}flow-control", plan.flows, self.own)

@@ -12,7 +12,7 @@ from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
 from gpu_tenancy.model.plan.datasets import CachedDataset, CachePlan, VolumePlan, cache_plans, cached_datasets, volumes
 from gpu_tenancy.model.plan.environment import parts
 from gpu_tenancy.model.plan.guards import UNCOUNTED, GuardsPlan, guards
-from gpu_tenancy.model.plan.idle import ACCOUNT, IdlePlan, idle_gpus
+from gpu_tenancy.model.plan.idle import RECLAIMER, IdlePlan, idle_gpus
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
@@ -136,7 +136,7 @@ def plan(stack: Stack) -> Plan:
 
 def _team(tree: Tree, guarded: GuardsPlan, space: NamespacePlan) -> TeamPlan:
     name, team = space.name, tree.stack.teams[space.name]
-    cron_jobs = ((ACCOUNT, tree.stack.idle_of(name) is not None), (UNCOUNTED, guarded.deletes))
+    cron_jobs = ((RECLAIMER, tree.stack.idle_of(name) is not None), (UNCOUNTED, guarded.deletes_uncounted))
     return TeamPlan(
         space,
         volumes(tree, name),

@@ -135,7 +135,7 @@ class GuardsPlan:
     public: Mapping[str, str]  # annotations of a public load balancer
 
     @property
-    def deletes(self) -> bool:
+    def deletes_uncounted(self) -> bool:
         """Whether pods that no Workload counts are deleted: where objects are refused that have such pods."""
         return self.action == "deny" and bool(self.teams and self.max_per_node)
 

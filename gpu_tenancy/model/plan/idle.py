@@ -10,7 +10,7 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Idle
 
 IDLE_GPUS: Final = "idle-gpus"  # namespace of the CronJob, which belongs to no team
-ACCOUNT: Final = Subject("ServiceAccount", "reclaim", IDLE_GPUS)
+RECLAIMER: Final = Subject("ServiceAccount", "reclaim", IDLE_GPUS)
 
 
 @dataclass(frozen=True, slots=True)

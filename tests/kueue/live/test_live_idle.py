@@ -27,7 +27,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.metrics import serving
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import IDLE
-from gpu_tenancy.model.plan.idle import ACCOUNT, IDLE_GPUS
+from gpu_tenancy.model.plan.idle import IDLE_GPUS, RECLAIMER
 from gpu_tenancy.model.source import Source
 
 pytestmark = [
@@ -72,7 +72,7 @@ def server(rita: Researcher, queueing: Queueing, tmp_path_factory: pytest.TempPa
 
 def idle_jobs(rita: Researcher, server: str, folder: Path, policy: str, *spared: str, after: int = 4) -> Scheduled:
     teams = " ".join((TEAM, policy, str(after), "5", *spared))
-    return Scheduled(rita, folder, IDLE_GPUS, ACCOUNT.name, SERVER=server, TEAMS=teams)
+    return Scheduled(rita, folder, IDLE_GPUS, RECLAIMER.name, SERVER=server, TEAMS=teams)
 
 
 def submit(rita: Researcher, name: str, use: int) -> Manifest:
