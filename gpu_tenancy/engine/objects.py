@@ -50,6 +50,8 @@ class KubernetesObject:
 
     def withheld(self, *path: str) -> str:
         """Why the value at a path cannot be shown: `unknown` or `secret`; the empty string if it can."""
+        if not self.unknown_paths and not self.secret_paths:  # as of most objects
+            return ""
         for reason, paths in (("unknown", self.unknown_paths), ("secret", self.secret_paths)):
             if any(path[: len(hidden)] == hidden for hidden in paths):
                 return reason
@@ -118,12 +120,16 @@ class _Needs:
         self._met: dict[_Step, frozenset[str]] = {}
         self._same: dict[frozenset[str], frozenset[str]] = {}
         self._sorted: dict[frozenset[str], tuple[str, ...]] = {}
+        self._alike: dict[tuple[str, str, tuple[str, ...]], frozenset[str]] = {}
         for registration in registrations:
             self._known.setdefault(registration.urn, registration)
             self._children.setdefault(registration.parent, []).append(registration.urn)
 
     def of(self, registration: Registration) -> tuple[str, ...]:
-        urns = self._objects((registration.urn, False)) - {registration.urn}
+        alike = (registration.parent, registration.provider, registration.dependencies)
+        if alike not in self._alike:
+            self._alike[alike] = self._objects((registration.urn, False))
+        urns = self._alike[alike] - {registration.urn}
         if urns not in self._sorted:
             self._sorted[urns] = tuple(sorted(urns))
         return self._sorted[urns]

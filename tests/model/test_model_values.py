@@ -169,6 +169,13 @@ def test_data_of_another_program_has_the_same_bounds() -> None:
     assert len(problem) < 1000
 
 
+def test_a_stack_that_is_read_again_is_not_checked_again() -> None:
+    content = stack(priorities={"low": 1})
+    assert load(Source(content)) is load(Source(stack(priorities={"low": 1})))
+    content["priorities"]["low"] = True  # equal for Python
+    assert errors(content)
+
+
 def test_a_long_value_is_compared_and_shown_in_part() -> None:
     [problem] = errors(stack(pools={"h100": pool("p5" * 50_000)}))
     assert problem.startswith("pools.h100.machine: unknown machine type 'p5p5")
