@@ -123,10 +123,7 @@ def _has_people(sections: Mapping[str, Any]) -> bool:
 def _of_cluster(place: Place) -> tuple[str, str]:
     """The stack that created the root Cohort, which all team members may read; if unknown, empty and perhaps why."""
     try:
-        with (
-            terminal.reported_if_slow("asking the cluster for its stack"),
-            connect(place) as cluster,
-        ):
+        with terminal.reported_if_slow("asking the cluster for its stack"), connect(place) as cluster:
             found = {text_at(one, "metadata", "annotations", STACK) for one in cluster.list(KUEUE, "Cohort")}
     except UnreachableError as error:
         return "", f", and {error.what}"

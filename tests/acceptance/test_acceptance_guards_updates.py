@@ -275,11 +275,7 @@ def test_init_containers_of_what_kueue_counted_stay_as_they_are(
     def starting(*containers: Any) -> Any:
         return {"spec": {"template": {"spec": {"initContainers": containers}}}}
 
-    for change in (
-        starting({**first, "restartPolicy": "Always"}, second),
-        starting(second, first),
-        starting(first),
-    ):
+    for change in (starting({**first, "restartPolicy": "Always"}, second), starting(second, first), starting(first)):
         assert words in tenant.patch_refusal(own, change)
         assert not acting(KUEUE).patch_refusal(own, change)
     assert not tenant.patch_refusal(own, starting({**first, "image": "registry.example.com/other:1"}, second))

@@ -151,7 +151,7 @@ def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Clu
     assert found.taken == (references["created"],)
     assert found.state["resources"][-1]["id"] == f"{namespace}/created"
     assert [urn.rpartition("::")[2] for urn in found.reread] == [
-        *("created", "edited", "deleted", "ending", "unserved"),
+        *("created", "edited", "deleted", "ending", "unserved")
     ]
     edited, deleted, ending, unread = found.changed
     told = r"data.a changed since the last deployment: \x1bc\n, deployed as b, by kubectl-edit at "

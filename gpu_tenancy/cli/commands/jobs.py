@@ -33,11 +33,7 @@ _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def claims(
-    team: options.Team = None,
-    *,
-    namespace: options.TeamOption = None,
-    place: terminal.Place,
-    output: Output = None,
+    team: options.Team = None, *, namespace: options.TeamOption = None, place: terminal.Place, output: Output = None
 ) -> None:
     """List what jobs of a team can mount: its datasets, with their buckets, and its storage.
 

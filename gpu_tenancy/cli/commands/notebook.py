@@ -126,12 +126,7 @@ def open_(
         kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
 
 
-def stop(
-    name: Name = "",
-    *,
-    namespace: options.TeamOption = None,
-    place: terminal.Place,
-) -> None:
+def stop(name: Name = "", *, namespace: options.TeamOption = None, place: terminal.Place) -> None:
     """Stop a notebook: its kernels end, its GPUs are free for the queue, its home stays.
 
     [dim]tenancy notebook stop lab[/dim]

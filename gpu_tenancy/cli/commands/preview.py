@@ -123,9 +123,7 @@ def _onto(place: terminal.Place) -> Path | None:
 
 
 def snapshot(
-    *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
-    place: terminal.Place,
+    *, out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")], place: terminal.Place
 ) -> None:
     """Write what decides about workloads of a cluster into a file, for `tenancy preview --state` in a pipeline.
 
