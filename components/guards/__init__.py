@@ -13,7 +13,7 @@ from pulumi_kubernetes.admissionregistration import v1 as admissionregistration
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.manifests.pods import MARGIN, STAYS
-from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS, WRITTEN_BY_KUEUE
+from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS, HOLD, WRITTEN_BY_KUEUE
 from gpu_tenancy.model.plan.guards import (
     OF_KUBERNETES,
     USUAL_LIMITS,
@@ -97,7 +97,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
         return denying
     others = {
         **dict.fromkeys(("queue", "kueue-metadata", "operators", "release", "rollout", "sizes", "status"), True),
-        **dict.fromkeys(("devices", "grace"), True),
+        **dict.fromkeys(("devices", "grace", "owners"), True),
         "toleration": bool(guards.taints),
         **dict.fromkeys(("scheduling", "amount", "count", "ratio"), True),
         "images": bool(guards.registries),
@@ -271,6 +271,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "gpuTaintOf": {resource: taints[:1] for resource, taints in guards.taints.items()} or {"": [""]},
         "taintsOf": guards.taints or {"": [""]},
         "taintValue": GPU_TAINT_VALUE,
+        "hold": HOLD,
         "claimsAreGpus": not guards.claims,
         "uncovered": UNCOVERED,
         "usualSizes": USUAL_SIZES,

@@ -24,6 +24,7 @@ _OF_EVERY_STACK: Final = (
         "accountsOfPods",
         "channelClass",
         "gangs",
+        "hold",
         "kinds",
         "margin",
         "ofKubernetes",

@@ -7,6 +7,7 @@ A second read confirms a breach: lists are milliseconds apart, and a deleted job
 The age of pods would need the server's clock, and would miss released quota and pods that are replaced each second.
 """
 
+import shlex
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -62,7 +63,7 @@ class Breach:
         """What ends the breach; new pods of a server that Kueue does not count are not counted either."""
         of_kinds = [(kind, name(owner).partition("/")) for kind, owner in (one.split(" ", 1) for one in self.owners)]
         again = [
-            f"`kubectl delete {kind.lower()} {own} -n {space}`"
+            f"`kubectl delete {kind.lower()} {shlex.quote(own)} -n {space}`"
             for kind, (space, _, own) in of_kinds
             if kind in _SERVERS
         ]

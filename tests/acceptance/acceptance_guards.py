@@ -31,8 +31,8 @@ MEMBERS: tuple[tuple[str, str, Any], ...] = (
 )
 POLICIES = (
     "accounts", "amount", "count", "devices", "disruption", "expose", "grace", "kueue-metadata", "namespace", "network",
-    "operators", "priority", "queue", "queue-objects", "ratio", "release", "rollout", "scheduling", "secrets", "sizes",
-    "status", "tokens", "toleration",
+    "operators", "owners", "priority", "queue", "queue-objects", "ratio", "release", "rollout", "scheduling", "secrets",
+    "sizes", "status", "tokens", "toleration",
 )  # fmt: skip
 NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: ml-research"
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}

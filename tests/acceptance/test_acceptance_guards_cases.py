@@ -98,6 +98,7 @@ OBJECTS: Final[dict[str, Any]] = {
     "volcano cron job": volcano_cron_job(RESEARCH, OWN_GANG),
     "job template": job_template(RESEARCH, OWN_GANG),
     "network policy": network_policy(RESEARCH),
+    "config map": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": RESEARCH}},
     "service": service(),
     "ingress": ingress("chat.example.com"),
     "route": route("chat.example.com"),

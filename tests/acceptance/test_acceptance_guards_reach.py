@@ -316,26 +316,26 @@ OWN_RIGHTS: Final[Any] = [
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]},
     {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
 ]
-OF_EVERYWHERE: Final = {"accounts", "priority", "secrets", "sizes", "status", "tokens"}
+OF_EVERYWHERE: Final = {"accounts", "owners", "priority", "secrets", "sizes", "status", "tokens"}
 OF_PLATFORM: Final = {"disruption", "expose", "namespace", "network", "queue-objects"}
 # Guards that ignore objects of operators for an owner that was checked.
 OF_OWNED: Final = {
     *("amount", "devices", "gpu-requests", "grace", "kueue-metadata", "queue", "ratio", "scheduling", "toleration")
 }
-OF_OPERATORS: Final = {"namespace", "network", "queue-objects", "release", "rollout", "sizes", "status"}
+OF_OPERATORS: Final = {"namespace", "network", "owners", "queue-objects", "release", "rollout", "sizes", "status"}
 # Groups, and the guards that do not bind them.
 FREE: Final = {
     "clerks": set[str](),
     "clerks-of-all-teams": OF_EVERYWHERE,
     "clerks-of-guards": OF_PLATFORM,
     # Everywhere, each with one verb; the last only for statuses.
-    "clerks-that-create": {"accounts", "secrets", "tokens"},
+    "clerks-that-create": {"accounts", "owners", "secrets", "tokens"},
     "clerks-that-update": {"priority", "sizes", "status"},
     "clerks-that-patch": {"status"},
     "system:masters": {*POLICIES},
     "system:serviceaccounts:guards-exempt": {*POLICIES},
     "system:serviceaccounts:volcano-system": OF_OPERATORS,
-    "system:serviceaccounts:kubeflow-system": {"release", "sizes", "status"},
+    "system:serviceaccounts:kubeflow-system": {"owners", "release", "sizes", "status"},
     # Their owners are not evaluated.
     "system:serviceaccounts:fluid-system": {
         *OF_OPERATORS,

@@ -29,7 +29,10 @@ PODS = [
     "scheduling",
     "toleration",
 ]
-OBJECTS = ["count", "disruption", "expose", "namespace", "network", "operators", "queue-objects", "sizes", "status"]
+OBJECTS = [
+    *("count", "disruption", "expose", "namespace", "network", "operators", "owners", "queue-objects", "sizes"),
+    "status",
+]
 RULES = sorted([*PODS, *OBJECTS])
 POLICIES = Path(sources.__file__).with_name("policies")
 SOURCES = sorted(file.stem for file in POLICIES.glob("*.yaml") if file.stem != "shared")

@@ -219,9 +219,10 @@ server and the head of a Ray cluster have a Service each, and an MPI job has a C
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})  # API groups with pods that Kubernetes itself serves
 OTHERS: Final = {
     **dict.fromkeys(
-        ("count/horizontalpodautoscalers.autoscaling", "count/ingresses.networking.k8s.io",
-         "count/leases.coordination.k8s.io", "count/networkpolicies.networking.k8s.io",
-         "count/poddisruptionbudgets.policy", "count/resourceclaimtemplates.resource.k8s.io",
+        ("count/controllerrevisions.apps", "count/horizontalpodautoscalers.autoscaling",
+         "count/ingresses.networking.k8s.io", "count/leases.coordination.k8s.io",
+         "count/networkpolicies.networking.k8s.io", "count/poddisruptionbudgets.policy",
+         "count/resourceclaimtemplates.resource.k8s.io",
          "count/rolebindings.rbac.authorization.k8s.io", "count/roles.rbac.authorization.k8s.io",
          "count/serviceaccounts"), 0),
     "count/resourceclaims.resource.k8s.io": 8,

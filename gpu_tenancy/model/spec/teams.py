@@ -119,9 +119,9 @@ class Objects(fields.Section):
     persistentvolumeclaims: fields.Count | None = None
     """Maximum number of PersistentVolumeClaims; default: 500."""
     others: fields.Count | None = None
-    """Maximum number of objects of each of these kinds: HorizontalPodAutoscalers, Ingresses, Leases, NetworkPolicies,
-    PodDisruptionBudgets, ResourceClaimTemplates, RoleBindings, Roles, ServiceAccounts; default: 1000. ResourceClaims,
-    which Kubernetes creates for pods, may have 8 more for each of `pods`."""
+    """Maximum number of objects of each of these kinds: ControllerRevisions, HorizontalPodAutoscalers, Ingresses,
+    Leases, NetworkPolicies, PodDisruptionBudgets, ResourceClaimTemplates, RoleBindings, Roles, ServiceAccounts;
+    default: 1000. ResourceClaims, which Kubernetes creates for pods, may have 8 more for each of `pods`."""
     storage: fields.Bytes | None = None
     """Maximum sum of the storage requests of all PersistentVolumeClaims; default: unlimited."""
 
