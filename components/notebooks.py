@@ -28,7 +28,7 @@ class NotebookStops(PlatformJob):
         Rule(groups=("apps",), resources=("statefulsets",), verbs=("get",), reason="kubectl reads what it scales"),
         Rule(groups=("apps",), resources=("statefulsets/scale",), verbs=("patch",), reason="stop them"),
     )
-    script = read_scripts("stop_notebooks")
+    script = read_scripts("cron_jobs", "stop_notebooks")
 
     def __init__(self, name: str, environment: str, teams: Mapping[str, int], opts: Options = None) -> None:
         longest = {"TEAMS": " ".join(f"{team}={seconds}" for team, seconds in teams.items())}

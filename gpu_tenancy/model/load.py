@@ -240,8 +240,8 @@ def _alone(source: Source) -> Stack:
         content = hashlib.sha256(repr((source.sections, source.unread)).encode(errors="surrogatepass")).digest()
     except RecursionError:  # nested deeper than `draft` accepts
         content = b""
-    if content in _LAST:
-        return _LAST[content]
+    if (known := _LAST.get(content)) is not None:
+        return known
     read = draft(source)
     problems = list(read.problems)
     if read.stack is not None:

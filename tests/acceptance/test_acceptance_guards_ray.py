@@ -70,7 +70,7 @@ def test_pods_of_a_group_are_left_to_it_by_nobody_but_kueue(person: Person) -> N
     assert not person.refusal(suspended_by("leaderworkerset.x-k8s.io/leaderworkerset"))
 
 
-def test_a_group_deletes_no_claims_with_itself(person: Person) -> None:
+def test_a_leader_worker_set_deletes_no_claims_with_itself(person: Person) -> None:
     own = leader_worker_set(TEAM, TEAM)
     retention = own["spec"]["leaderWorkerTemplate"]["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Delete"}
     assert "deletes claims with itself, also of others" in person.refusal(own)

@@ -185,10 +185,14 @@ AGAIN = "then deploy its stack, or apply its manifest, again"
 
 def test_a_server_without_a_queue_is_created_again() -> None:
     replica_set = {"kind": "ReplicaSet", "name": "api-5f6d", "uid": "uid-api"}
-    pod = on_node("api-5f6d-x", ownerReferences=[replica_set], labels={"pod-template-hash": "5f6d"})
+    labels = {"pod-template-hash": "5f6d"}
+    pod = on_node("api-5f6d-x", ownerReferences=[replica_set], labels=labels)
     again = "kubectl delete deployment api -n research"
     (breach,) = breaches(state(Pod=[pod]))
     assert breach.owners == ("Deployment research/api",)
     assert breach.text.endswith(f"; deleted pods come back uncounted, so delete their owner: `{again}`; {AGAIN}")
+    odd = on_node("a", ownerReferences=[{**replica_set, "name": "a; id-5f6d"}], labels=labels)
+    (breach,) = breaches(state(Pod=[odd]))
+    assert "`kubectl delete deployment 'a; id' -n research`" in breach.text  # a person can write this name
     (both,) = breaches(state(Pod=[pod, on_node("b")]))
     assert "; delete them, or give them the size that was admitted; deleted pods" in both.text
