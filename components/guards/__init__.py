@@ -184,18 +184,18 @@ def _shared(source: Mapping[str, Any], texts: Iterable[str], values: Mapping[str
 
 def _matching(source: Mapping[str, Any], guards: GuardsPlan, values: Mapping[str, str]) -> dict[str, Any]:
     conditions = read_source("shared")["conditions"]
+    own = {"api_versions": ["*"], "scope": source.get("scope", "Namespaced")}
+
+    rules = {
+        field: [
+            {**_resources(rule, guards), **own, "operations": rule.get("operations", ["CREATE", "UPDATE"])}
+            for rule in source[key]
+        ]
+        for field, key in (("resource_rules", "resources"), ("exclude_resource_rules", "notFor"))
+        if key in source
+    }
     return {
-        "match_constraints": {
-            "resource_rules": [
-                {
-                    **_resources(rule, guards),
-                    "api_versions": ["*"],
-                    "operations": rule.get("operations", ["CREATE", "UPDATE"]),
-                    "scope": source.get("scope", "Namespaced"),
-                }
-                for rule in source["resources"]
-            ]
-        },
+        "match_constraints": rules,
         "match_conditions": _expressions(
             _filled(source, {name: conditions[name] for name in source["conditions"]}, values)
         ),
