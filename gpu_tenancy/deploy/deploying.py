@@ -25,6 +25,7 @@ from gpu_tenancy.model.spec.cluster import ExistingCluster
 
 Reach: TypeAlias = Callable[[Entry], AbstractContextManager[Cluster]]  # opens the cluster of a provider's inputs
 _CONTINUE: Final = "--continue-on-error"  # otherwise a pool without capacity would stop everything
+_BUSY: Final = "Operation cannot be fulfilled on resourcequotas"  # the controller of quotas wrote it at the same time
 _CLUSTER: Final = "cluster-kubernetes"  # name of the provider of a cloud's cluster
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
 """Outputs of the cluster stack for previews before its deployment, where only URNs of its resources matter."""
@@ -158,10 +159,11 @@ class Environment:
             return self._operate(name, "up", *options, at_the_end=True)
         except PoolsError:
             raise
-        except ConsoleError:
+        except ConsoleError as error:
             self._states[name] = self.stacks.interrupted(name)
+            whole = not unknown and not self._states[name].get(PENDING)
             # A run was killed of which nothing told: it created objects that the state does not have.
-            if unknown or self._states[name].get(PENDING) or not self._recover(name, self.render(name)):
+            if _BUSY not in error.what and not (whole and self._recover(name, self.render(name))):
                 raise
         return self._operate(name, "up", *options, at_the_end=True)
 

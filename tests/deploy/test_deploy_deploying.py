@@ -36,6 +36,7 @@ class Backend:
     states: States
     fails: str = ""
     failing: tuple[str, ...] = ()
+    why: str = "error: no quota left"
     project: str = PROJECT
     done: list[str] = field(default_factory=list)
     fast: set[str] = field(default_factory=set[str])
@@ -80,7 +81,7 @@ class Backend:
             for type_ in self.failing:
                 for event in failed(type_, "InsufficientInstanceCapacity"):
                     on_event(event)
-            raise OperationError("error: no quota left", "")
+            raise OperationError(self.why, "")
 
     def record(self, *what: str) -> None:
         self.done.extend(what)
@@ -175,6 +176,15 @@ def test_a_failure_starts_no_later_stack(opened: Opened) -> None:
     with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.cluster failed:\nerror: no quota left; fix the"):
         environment.up()
     assert backend.done[-1] == "up ml.cluster"
+
+
+@pytest.mark.parametrize(("why", "tries"), [("no quota", 1), ("Operation cannot be fulfilled on resourcequotas", 2)])
+def test_tries_again_where_a_quota_was_written_meanwhile(opened: Opened, why: str, tries: int) -> None:
+    environment, backend = opened(sections(split=True), {}, fails="ml.tenancy")
+    backend.why = why
+    with pytest.raises(ConsoleError, match=why):
+        environment.up()
+    assert backend.done == ["create ml.tenancy", *["up ml.tenancy"] * tries]
 
 
 @pytest.mark.parametrize(
