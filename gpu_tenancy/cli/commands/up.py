@@ -230,7 +230,8 @@ def _environment(
 
 def _read(stack: str, project: Path | None) -> "tuple[projects.Declared, deploy_stacks.Stacks]":
     read = projects.declared(stack, project)
-    return read, deploy_stacks.Stacks(read, plan.plan(read.stack).parts, read.project / "out" / "pulumi" / stack)
+    parts = plan.plan(read.stack).parts if read.stack.split else ()
+    return read, deploy_stacks.Stacks(read, parts, read.project / "out" / "pulumi" / stack)
 
 
 def _listed(names: Iterable[str]) -> str:
