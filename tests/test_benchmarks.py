@@ -7,11 +7,8 @@ from gpu_tenancy.base.texts import plural
 
 
 def test_only_large_differences_are_marked() -> None:
-    assert [compared(value, 10.0) for value in (12.0, 13.0, 7.0)] == [
-        "10.00, as recorded",
-        "10.00, worse",
-        "10.00, better",
-    ]
+    said = [compared(value, 10.0) for value in (12.0, 13.0, 7.0)]
+    assert said == ["10.00, as recorded", "10.00, worse", "10.00, better"]
     assert compared(1.0, None) == "not recorded"
 
 

@@ -14,7 +14,6 @@ import platformdirs
 import psutil
 import yaml
 from builders import EXISTING, Data, job, pool, server, team
-from platforms import GARBAGE
 from repository import ROOT
 from rich.console import RenderableType
 from rich.text import Text
@@ -94,10 +93,10 @@ class Home:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of commands; garbage collectors of their programs may use more memory."""
-        own = {**GARBAGE, "XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
+        """The environment of commands."""
+        own = {"XDG_STATE_HOME": str(self.folder / "state"), "KUBECONFIG": str(self.folder / "nobodys")}
         cache = {"XDG_CACHE_HOME": str(platformdirs.user_cache_path())}
-        return {**os.environ, **cache, **own, "KUBECONFIG": str(self.folder / "nobodys")}
+        return {**os.environ, **cache, **own, "PATH": self.path, "COLUMNS": "200"}
 
     def command(self, *arguments: object) -> list[str]:
         return [str(TENANCY), *(str(each) for each in arguments)]
