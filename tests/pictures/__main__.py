@@ -3,8 +3,6 @@
 - `borrowing.svg`, `architecture.svg`: drawn here; a test compares the first with the run that it shows.
 - `whatif.png`, `report.png`, `tree.png`, `comment.png`: pages and the comment of this program, opened in Chromium.
 - `ui.png`: the page of `tenancy ui` about a made-up cluster.
-- `board-*.png`: panels of the dashboards with the values of the made-up cluster in tests/observability. There is no
-  Grafana here: places, titles and columns are those of the dashboards.
 """
 
 import subprocess
@@ -17,7 +15,6 @@ from typing import Final
 
 import markdown
 from browser_tool import browser
-from picture_boards import boards
 from picture_drawn import architecture, borrowing, run_of
 from playwright.sync_api import Browser
 from repository import ROOT
@@ -68,7 +65,7 @@ def main() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         report, comment = changed(folder / "clone")
-        pages = {"comment": comment_page(comment), "whatif": forecast_page(), **dict(boards())}
+        pages = {"comment": comment_page(comment), "whatif": forecast_page()}
         for page, text in pages.items():
             (folder / f"{page}.html").write_text(text, encoding="utf-8")
         with browser() as chromium:
@@ -78,8 +75,7 @@ def main() -> None:
             board = research("sweep-7", "eval", "nightly")
             with serving(replace(board, at=datetime(2026, 1, 21, 12, 31, 4, tzinfo=UTC)), folder) as served:
                 _picture(chromium, served.server.address, "ui", height=1180)
-            for page in ("comment", *(page for page in pages if page.startswith("board-"))):
-                _picture(chromium, folder / f"{page}.html", page, part="main")
+            _picture(chromium, folder / "comment.html", "comment", part="main")
 
 
 def _picture(chromium: Browser, page: Path | str, name: str, part: str = "", height: int = 0) -> None:
