@@ -14,13 +14,14 @@ for key in workload prebuilt-workload-name workload-slice-name role-hash; do
 done
 pods=$pods'{{with .metadata.labels}}{{with index . "kueue.x-k8s.io/pod-group-name"}}{{printf "%q" .}}{{end}}{{end}}{{"\n"}}{{end}}{{end}}'
 rows='{{range .items}}{{if .status.admission}}A{{else}}W{{end}}|{{.metadata.name}}|{{.spec.active}}|'
-rows=$rows'{{range .status.conditions}}{{if eq .type "Finished"}}{{.status}}{{end}}{{end}}|'
+rows=$rows'{{range .status.conditions}}{{if eq .status "True"}}{{if eq .type "Finished" "Evicted"}}{{.type}} {{.lastTransitionTime}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .status.admission}}{{range .podSetAssignments}}{{range $name, $amount := .resourceUsage}}{{$name}} {{$amount}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{.}}{{end}}{{end}}|'
 rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}} {{.uid}};{{end}}{{"\n"}}{{end}}'
-# Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. The sizes of an elastic job are
-# one; its pods keep the name of the Workload of the size that they began with. What a Workload counts, and what a pod holds:
-# `Workload.counts` and `requests` in gpu_tenancy/cluster, whose results `tenancy usage` shows.
+# Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. A job that was evicted before
+# `since` counts none: Kueue keeps its quota as long as its operator says that it is active. The sizes of an elastic job
+# are one; its pods keep the name of the Workload of the size that they began with. What a Workload counts, and what a pod
+# holds: `Workload.counts` and `requests` in gpu_tenancy/cluster, whose results `tenancy usage` shows.
 decide='
   function number(text) { return text ~ /k$/ ? text * 1000 : text + 0 }
   function job_of(name) { sub(/-[^-]*$/, "", name); return name }
@@ -37,7 +38,10 @@ decide='
     for (g in gpu) { has[$2, g] = own[g] > most[g] ? own[g] : most[g] + 0; bound[g] += has[$2, g] } }
   $1 == "A" || $1 == "W" {
     job[$2] = $6 != "" ? $6 : $2; known[job[$2]] = 1; owner[$2] = $7 ~ /^[^;]*;$/ ? substr($7, 1, length($7) - 1) : ""
-    if ($3 == "false" || $4 == "True") next
+    if ($3 == "false" || $4 ~ /Finished/) next
+    if ($4 ~ /^Evicted/ && substr($4, 9) < since) { stuck[job[$2]] = ", of a job that was evicted"
+      if ($1 == "A") kept[job[$2]] = owner[$2]
+      next }
     count = split($5, parts, ";")
     for (i = 1; i < count; i++) { split(parts[i], part, " "); counted[part[1]] += number(part[2])
       at[job[$2], part[1]] += number(part[2]) } }
@@ -46,17 +50,21 @@ decide='
       of[p] = workload[p] in job ? job[workload[p]] : workload[p]
       if (!(workload[p] in job) && size[p] in known && job_of(size[p]) == job_of(workload[p])) of[p] = size[p]
       for (g in gpu) total[of[p], g] += has[p, g] }
-    for (g in gpu) if (bound[g] > counted[g] + 0) for (p in workload) if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0)
-      print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" }'
+    for (g in gpu) for (p in workload)
+      if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || of[p] in stuck)) {
+        delete kept[of[p]]
+        print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" stuck[of[p]] }
+    for (w in kept) print w "|||" kept[w] "|Workload " w " keeps quota without pods" stuck[w] }'
 uncounted() { # team: sets `found`, and `admitted` if Kueue has admitted a Workload of it
   of_pods=$(kubectl get pods --namespace "$1" --field-selector status.phase!=Succeeded,status.phase!=Failed \
     --output go-template="$pods") || return 1
   of_workloads=$(kubectl get workloads.kueue.x-k8s.io --namespace "$1" --output go-template="$rows") || return 1
   case $of_workloads in A* | *"$line"A*) admitted=1 ;; esac
-  found=$(printf '%s\n' "$of_pods" "$of_workloads" | sed 's/<no value>//g' | awk -v gpus="$GPUS" "$decide" | sort)
+  found=$(printf '%s\n' "$of_pods" "$of_workloads" | sed 's/<no value>//g' | awk -v gpus="$GPUS" -v since="$since" "$decide" | sort)
 }
 delete() { kubectl delete --namespace "$team" --ignore-not-found --wait=false "$@" || failed=1; }
 
+since=$(date -d "@$(($(date +%s) - STOPS))" +%Y-%m-%dT%H:%M:%SZ)
 : > "$HOME/before"
 for team in $TEAMS; do
   uncounted "$team" || { failed=1; continue; }
@@ -71,8 +79,7 @@ for team in $(cut -d '|' -f 2 "$HOME/before" | sort -u); do
   names='' last=''
   while IFS='|' read -r job name uid owner why; do
     grep -qF "|$team|$job|" "$HOME/before" || continue
-    names="$names $name"
-    event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"
+    [ -z "$name" ] || { names="$names $name"; event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"; }
     [ -n "$owner" ] && [ "$owner" != "$last" ] || continue
     last=$owner
     set -- $owner # kind, API version, name, uid

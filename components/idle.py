@@ -12,6 +12,9 @@ from gpu_tenancy.model.plan.idle import RECLAIMER, IdlePlan
 from .objects import Options, PlatformJob, read_scripts
 
 _PAUSE: Final = 60  # seconds between two reads: Kueue and operators stop pods of a job that lost its quota
+_STOPS: Final = (
+    300  # seconds within which an operator begins to delete the pods of an evicted job, also in a flood of objects
+)
 _READ: Final = Rule(groups=("",), resources=("pods",), verbs=("list",), reason="which pods with GPUs a Workload has")
 _TELL: Final = Rule(groups=("",), resources=("events",), verbs=("create",), reason="tell the owner")
 _STOPPED: Final = tuple(kind for kind in kinds().values() if kind.integration and kind.suspend)
@@ -56,9 +59,10 @@ class IdleGpus(PlatformJob):
 class UncountedPods(PlatformJob):
     """The CronJob that deletes pods with more GPUs than the Workload counts that Kueue wrote into them, and their job.
 
-    Only where pods of a namespace hold more GPUs than its Workloads count, in two reads. So the GPUs are free after
-    minutes, whatever kept an operator from stopping the pods of a job that lost its quota. Pods of gangs, and pods that
-    are older than Kueue, name no Workload. A job is read from the Workload, since tenants can write owners of pods.
+    Only where pods of a namespace hold more GPUs than its Workloads count, or a job was evicted, in two reads. So the
+    GPUs are free after minutes, whatever kept an operator from stopping the pods of a job that lost its quota. Pods of
+    gangs, and pods that are older than Kueue, name no Workload. A job is read from the Workload, since tenants can
+    write owners of pods.
     """
 
     account = UNCOUNTED
@@ -76,5 +80,6 @@ class UncountedPods(PlatformJob):
 
     def __init__(self, name: str, environment: str, guards: GuardsPlan, opts: Options = None) -> None:
         stopped = (f"{kind.kind}.{kind.group}" for kind in _STOPPED)
-        given = {"GPUS": guards.max_per_node, "TEAMS": guards.teams, "KINDS": stopped, "PAUSE": [str(_PAUSE)]}
-        super().__init__(name, environment, {key: " ".join(values) for key, values in given.items()}, opts)
+        given = {"GPUS": guards.max_per_node, "TEAMS": guards.teams, "KINDS": stopped}
+        texts = {key: " ".join(values) for key, values in given.items()}
+        super().__init__(name, environment, {**texts, "PAUSE": str(_PAUSE), "STOPS": str(_STOPS)}, opts)

@@ -211,8 +211,10 @@ def test_a_pod_stays_with_the_job_that_kueue_counts_it_by(tenant: Person, runnin
     for label in ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"):
         assert words in tenant.patch_refusal(child, {"metadata": {"labels": {label: "other"}}})
         assert words in tenant.patch_refusal(child, {"metadata": {"labels": {label: None}}})
-    own_notes = {"labels": {"note": "x"}, "annotations": {"note": "x"}, "finalizers": ["example.com/own", "orphan"]}
-    assert not tenant.patch_refusal(child, {"metadata": own_notes})
+    assert not tenant.patch_refusal(child, {"metadata": {"labels": {"note": "x"}, "annotations": {"note": "x"}}})
+    assert "adds finalizer example.com/own" in tenant.patch_refusal(
+        child, {"metadata": {"finalizers": ["example.com/own"]}}
+    )
     words = "is deleted without its pods, whose GPUs no queue would count; delete it without --cascade=orphan"
     assert words in tenant.delete_refusal(own, propagationPolicy="Orphan")
     assert words in tenant.delete_refusal(own, orphanDependents=True)

@@ -287,7 +287,7 @@ def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
         return found
 
     finalized = {"finalizers": ["example.com/own"]}
-    words = "sets finalizer example.com/own, by which its pods would run without a queue; remove it"
+    words = "sets finalizer example.com/own, by which its pods would run without a queue or keep quota; remove it"
     assert words in person.refusal(group("metadata", finalized))
     assert not person.refusal(group("metadata", finalized, 0))
     assert not person.refusal(group("metadata", {"labels": {"note": "x"}}))
@@ -296,6 +296,19 @@ def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
     behind = {"rollingUpdateConfiguration": {"partition": 1}, "type": "RollingUpdate"}
     assert "leaves pods at their old revision by partition 1" in person.refusal(group("rolloutStrategy", behind))
     assert not person.refusal(group("rolloutStrategy", behind, 0))
+
+
+def test_nothing_keeps_the_quota_of_a_preempted_ray_cluster(person: Person) -> None:
+    own, kept = ray_cluster(TEAM, TEAM), ray_cluster(TEAM, TEAM)
+    for time, refused in (("601", True), ("-1", True), ("600", False)):
+        own["metadata"]["annotations"] = {"ray.io/gcs-ft-deletion-timeout": time}
+        assert ("could keep its quota; set at most 600" in person.refusal(own)) == refused
+    pruned = {**ray_cluster(TEAM, TEAM), "apiVersion": "ray.io/v1alpha1"}
+    for group in (pruned["spec"]["headGroupSpec"], *pruned["spec"]["workerGroupSpecs"]):
+        group["rayStartParams"] = {}
+    assert "is written in version v1alpha1, which can lack fields; write it as ray.io/v1" in person.refusal(pruned)
+    kept["spec"]["headGroupSpec"]["template"]["metadata"] = {"finalizers": ["example.com/own"]}
+    assert "sets finalizer example.com/own, by which its pods" in person.refusal(kept)
 
 
 def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kept: Callable[..., Any]) -> None:

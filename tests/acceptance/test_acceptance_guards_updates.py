@@ -115,6 +115,17 @@ def test_each_part_that_is_judged_is_compared_in_updates(tenant: Person, kept: C
     assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x"}}})
 
 
+def test_nothing_keeps_what_blocks_a_deletion(cluster: Cluster, tenant: Person, kept: Callable[[Any], Any]) -> None:
+    found = cluster.get("v1", "ConfigMap", name := "kube-root-ca.crt", RESEARCH) or {}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": text_at(found, "metadata", "uid")}
+    own = kept(
+        an_object("v1", "ServiceAccount", "k", RESEARCH, ownerReferences=[{**owner, "blockOwnerDeletion": True}])
+    )
+    refused = tenant.patch_refusal(own, {"metadata": {"finalizers": ["example.com/x"]}})
+    assert f"adds finalizer example.com/x, so the deletion of ConfigMap {name} would not end" in refused
+    assert not tenant.patch_refusal(own, {"metadata": {"labels": {"x": "y"}}})
+
+
 NO_GPUS: Final = pod_of(0)
 STATUSES: Final = yaml.safe_load(Path(__file__).with_name("statuses.yaml").read_text(encoding="utf-8"))
 
@@ -229,14 +240,25 @@ def test_operators_change_no_object_of_somebody_else(
 ) -> None:
     """Volcano's plugins write and delete objects that have the name of the Job's, and so does KubeRay."""
     spec: Any = {"spec": {"clusterIP": "None"}} if kind == "Service" else {}
-    theirs = kept({**an_object("v1", kind, "api-svc", RESEARCH), **spec}, "api-svc")
-    live: Any = acting(VOLCANO).cluster.get("v1", kind, "api-svc", RESEARCH)
-    owner = {"apiVersion": "v1", "kind": kind, "name": "api-svc", "uid": live["metadata"]["uid"], "controller": True}
-    own = kept({**an_object("v1", kind, "own-svc", RESEARCH, ownerReferences=[owner]), **spec}, "own-svc")
+
+    def made(name: str, owner: Any = None) -> Any:
+        """An object, with another one as its controller."""
+        owners: list[Any] = []
+        if owner:
+            live = acting(VOLCANO).cluster.get(*Reference.of(owner)) or {}
+            named = {"name": owner["metadata"]["name"], "uid": text_at(live, "metadata", "uid"), "controller": True}
+            owners = [{"apiVersion": owner["apiVersion"], "kind": owner["kind"], **named}]
+        return kept({**an_object("v1", kind, name, RESEARCH, ownerReferences=owners), **spec}, name)
+
+    theirs, own = made("api-svc"), made("own-svc", kept(gang(RESEARCH, "ml-research-l4")))
+    other, foreign = made("other-svc", kept(HELD)), made("foreign-svc", theirs)
     note: Any = {"metadata": {"labels": {"note": "x"}}}
     words = "exists already, and was not created for the workload of this name"
     assert words in acting(VOLCANO).delete_refusal(theirs)
     assert words in acting(VOLCANO).patch_refusal(theirs, note)
+    assert words in acting(VOLCANO).delete_refusal(other)
+    assert not acting(KUEUE).delete_refusal(other)
+    assert words in acting(KUEUE).delete_refusal(foreign)
     assert not acting(VOLCANO).patch_refusal(own, note)
     assert not acting(VOLCANO).delete_refusal(own)
     assert not acting(OF_KUBERNETES[0]).delete_refusal(theirs)

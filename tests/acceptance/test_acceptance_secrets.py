@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 import pytest
 from acceptance_builders import declared, flat, in_waves, sections_of
-from acceptance_guards import Door, Person, in_force, job, job_set, owned, pod, pod_of
+from acceptance_guards import Door, Person, gang, in_force, job, job_set, owned, pod, pod_of
 from builders import Data, server, stack, team
 from builders import job as job_of
 from removing import remove
@@ -149,6 +149,13 @@ def test_the_guard_admits_images_of_allowed_registries_only(person: Person) -> N
     for spec in (beside, volume):
         assert "uses image quay.io/a:1" in person.refusal(pod(OF_IMAGES, None, spec))
     assert "uses image quay.io/a:1" in person.refusal(job_set(OF_IMAGES, None, using("quay.io/a:1")))
+    for plugin, words in {
+        "--wait-master-image=quay.io/a:1": "uses image quay.io/a:1",
+        "-wait-master-image=python:3": "write it as --wait-master-image=IMAGE",
+        "--wait-master-image=python:3": "",
+    }.items():
+        message = person.refusal(gang(OF_IMAGES, None, using("python:3"), plugins={"pytorch": [plugin]}))
+        assert words in message if words else not message
 
 
 FOREIGN: Final = "quay.io/a:1"

@@ -164,27 +164,32 @@ OF_JOB: Final = "Job batch/v1 j u;"
 BEYOND: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "counted": (f"c {GPU} 4;", [f"A|w|true||{GPU} 4;||"], []),
     "without a Workload": (f"c {GPU} 4;", ["A|x|true||||"], ["pods p"]),
-    "of a job that has ended": (f"c {GPU} 4;", [f"A|w|true|True|{GPU} 4;||{OF_JOB}"], ["Job.batch j", "pods p"]),
+    "of a job that has ended": (f"c {GPU} 4;", [f"A|w|true|Finished|{GPU} 4;||{OF_JOB}"], ["Job.batch j", "pods p"]),
     "of a preempted job": (f"c {GPU} 4;", [f"W|w|true||||{OF_JOB}", "A|x|true||||"], ["Job.batch j", "pods p"]),
+    "of a job that was evicted, beside idle quota": (f"c {GPU} 4;",
+        [f"A|w|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}", f"A|x|true||{GPU} 8;||"], ["Job.batch j", "pods p"]),
+    "of others, and a job that was evicted keeps quota": ("c example.com/nic 4;",
+        [f"A|x|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}"], ["Job.batch j"]),
+    "of a job that is being evicted": (f"c {GPU} 4;", [f"A|w|true|Evicted 2999-01-01T00:00:00Z;|{GPU} 4;||"], []),
     "of a Workload that is switched off": (f"c {GPU} 4;", [f"A|w|false||{GPU} 4;||"], ["pods p"]),
-    "of a server": (f"c {GPU} 4;", ["A|w|true|True|||StatefulSet apps/v1 s u;"], ["pods p"]),
-    "of a group of pods": (f"c {GPU} 4;", ["A|w|true|True|||Pod v1 p u;Pod v1 q v;"], ["pods p"]),
-    "of a job with a new uid": (f"c {GPU} 4;", ["A|w|true|True|||Job batch/v1 j other;"], ["pods p"]),
+    "of a server": (f"c {GPU} 4;", ["A|w|true|Finished|||StatefulSet apps/v1 s u;"], ["pods p"]),
+    "of a group of pods": (f"c {GPU} 4;", ["A|w|true|Finished|||Pod v1 p u;Pod v1 q v;"], ["pods p"]),
+    "of a job with a new uid": (f"c {GPU} 4;", ["A|w|true|Finished|||Job batch/v1 j other;"], ["pods p"]),
     "beside a Workload without pods": (f"c {GPU} 4;", [f"A|x|true||{GPU} 4;||"], []),
     "of two, the one beyond": (f"c {GPU} 4;", [f'P|q|v|c {GPU} 4;|"x"||||', f"A|x|true||{GPU} 4;||"], ["pods p"]),
     "by a sidecar": (f"c {GPU} 4;s {GPU} 1;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
     "an init container beside a container": (f"i {GPU} 4;c {GPU} 4;", [f"A|w|true||{GPU} 4;||"], []),
     "by an init container beside a sidecar": (f"s {GPU} 1;i {GPU} 4;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
     "of the other resources": ("c example.com/nic 4;", [f"A|w|true||{GPU} 4;||"], []),
-    "of the next size of an elastic job": (f"c {GPU} 4;", [f"A|t|true||{GPU} 4;|s|", f"A|w|true|True|{GPU} 2;|s|"], []),
+    "of the next size of an elastic job": (f"c {GPU} 4;", [f"A|t|true||{GPU} 4;|s|", "A|w|true|Finished|||s|"], []),
     "of an older size that is gone": (f'c {GPU} 4;|"job-j-a"||"job-j-b"||', [f"A|t|true||{GPU} 4;|job-j-b|"], []),
     "of a forged size of another job": (
         f'c {GPU} 4;|"job-x-a"||"job-j-b"||', [f"A|job-j-b|true||{GPU} 1;|job-j-b|{OF_JOB}"], ["pods p"]
     ),
     "counted in thousands": (f"c {GPU} 1k;", [f"A|w|true||{GPU} 1k;||"], []),
     "of a group without a name": (f'c {GPU} 4;||||"hash"|', [f"A|w|true||{GPU} 1;||"], ["pods p"]),
-    "of a prebuilt group": (f'c {GPU} 4;||"g"|||', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
-    "of a group by its label": (f'c {GPU} 4;|||||"g"', [f"A|g|true|True|{GPU} 4;||"], ["pods p"]),
+    "of a prebuilt group": (f'c {GPU} 4;||"g"|||', [f"A|g|true|Finished|{GPU} 4;||"], ["pods p"]),
+    "of a group by its label": (f'c {GPU} 4;|||||"g"', [f"A|g|true|Finished|{GPU} 4;||"], ["pods p"]),
     "older than Kueue": (f"c {GPU} 4;|||||", ["A|x|true||||"], []),
     "with forged lines": (
         f"c {GPU} 4;", [f"A|w|true||{GPU} 4;||", rf'P|q|v|c {GPU} 4;|"x\nA|x|true||{GPU} 4;||"||||'], ["pods q"]
@@ -197,7 +202,7 @@ def beyond(cronjob: CronJob, requests: str, rows: list[str]) -> Run:
         f"P|p|u|{requests}" if "|" in requests else f'P|p|u|{requests}|"w"||||',
         *(row for row in rows if row[0] == "P"),
     ]
-    variables = {"GPUS": GPU, "KINDS": "Job.batch JobSet.jobset.x-k8s.io", "PAUSE": "0"}
+    variables = {"GPUS": GPU, "KINDS": "Job.batch JobSet.jobset.x-k8s.io", "PAUSE": "0", "STOPS": "300"}
     return cronjob.started(UncountedPods.script, pods, (row for row in rows if row[0] != "P"), variables)
 
 

@@ -36,6 +36,7 @@ _VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL, "devicec
 which a container requests devices of a DeviceClass:
 https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource."""
 OF_KUBERNETES: Final = ("system:kube-controller-manager", accounts("kube-system"))  # its own controllers
+VOLCANO: Final = accounts(charts()["volcano"].namespace)
 _ABOVE: Final = ("system:masters", "system:nodes")
 """Groups that are always exempt: the first can do everything, including deleting these policies; kubelets create only
 mirror pods of their static pods."""
