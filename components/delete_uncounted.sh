@@ -38,10 +38,12 @@ decide='
     for (g in gpu) { has[$2, g] = own[g] > most[g] ? own[g] : most[g] + 0; bound[g] += has[$2, g] } }
   $1 == "A" || $1 == "W" {
     job[$2] = $6 != "" ? $6 : $2; known[job[$2]] = 1; owner[$2] = $7 ~ /^[^;]*;$/ ? substr($7, 1, length($7) - 1) : ""
-    if ($3 == "false" || $4 ~ /Finished/) next
+    if ($4 ~ /Finished/) next
     if ($4 ~ /^Evicted/ && substr($4, 9) < since) { stuck[job[$2]] = ", of a job that was evicted"
-      if ($1 == "A") kept[job[$2]] = owner[$2]
+      if ($1 == "A") kept[$2] = job[$2]
       next }
+    live[job[$2]] = 1
+    if ($3 == "false") next
     count = split($5, parts, ";")
     for (i = 1; i < count; i++) { split(parts[i], part, " "); counted[part[1]] += number(part[2])
       at[job[$2], part[1]] += number(part[2]) } }
@@ -49,12 +51,11 @@ decide='
     for (p in workload) {
       of[p] = workload[p] in job ? job[workload[p]] : workload[p]
       if (!(workload[p] in job) && size[p] in known && job_of(size[p]) == job_of(workload[p])) of[p] = size[p]
-      for (g in gpu) total[of[p], g] += has[p, g] }
+      for (g in gpu) total[of[p], g] += has[p, g]; held[of[p]] = 1 }
     for (g in gpu) for (p in workload)
-      if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || of[p] in stuck)) {
-        delete kept[of[p]]
-        print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" stuck[of[p]] }
-    for (w in kept) print w "|||" kept[w] "|Workload " w " keeps quota without pods" stuck[w] }'
+      if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || !(of[p] in live)))
+        print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" stuck[of[p]]
+    for (w in kept) if (!(kept[w] in held)) print w "||| |Workload " w " keeps quota without pods" stuck[kept[w]] }'
 uncounted() { # team: sets `found`, and `admitted` if Kueue has admitted a Workload of it
   of_pods=$(kubectl get pods --namespace "$1" --field-selector status.phase!=Succeeded,status.phase!=Failed \
     --output go-template="$pods") || return 1
@@ -79,7 +80,10 @@ for team in $(cut -d '|' -f 2 "$HOME/before" | sort -u); do
   names='' last=''
   while IFS='|' read -r job name uid owner why; do
     grep -qF "|$team|$job|" "$HOME/before" || continue
-    [ -z "$name" ] || { names="$names $name"; event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"; }
+    # Kueue makes a Workload again, which waits.
+    [ -n "$name" ] || { delete workloads.kueue.x-k8s.io "$job"; continue; }
+    names="$names $name"
+    event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"
     [ -n "$owner" ] && [ "$owner" != "$last" ] || continue
     last=$owner
     set -- $owner # kind, API version, name, uid

@@ -70,7 +70,7 @@ class UncountedPods(PlatformJob):
         _READ,
         _TELL,
         Rule(groups=("",), resources=("pods",), verbs=("delete",), reason="free GPUs that no Workload counts"),
-        Rule(groups=("kueue.x-k8s.io",), resources=("workloads",), verbs=("list",), reason="the GPUs that they count"),
+        Rule(groups=("kueue.x-k8s.io",), resources=("workloads",), verbs=("list", "delete"), reason="what they count"),
         *(
             Rule(groups=(kind.group,), resources=(kind.plural,), verbs=("get", "delete"), reason="create pods again")
             for kind in _STOPPED

@@ -169,19 +169,20 @@ BEYOND: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "of a job that was evicted, beside idle quota": (f"c {GPU} 4;",
         [f"A|w|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}", f"A|x|true||{GPU} 8;||"], ["Job.batch j", "pods p"]),
     "of others, and a job that was evicted keeps quota": ("c example.com/nic 4;",
-        [f"A|x|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}"], ["Job.batch j"]),
+        [f"A|x|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}"], ["workloads.kueue.x-k8s.io x"]),
     "of a job that is being evicted": (f"c {GPU} 4;", [f"A|w|true|Evicted 2999-01-01T00:00:00Z;|{GPU} 4;||"], []),
     "of a Workload that is switched off": (f"c {GPU} 4;", [f"A|w|false||{GPU} 4;||"], ["pods p"]),
     "of a server": (f"c {GPU} 4;", ["A|w|true|Finished|||StatefulSet apps/v1 s u;"], ["pods p"]),
     "of a group of pods": (f"c {GPU} 4;", ["A|w|true|Finished|||Pod v1 p u;Pod v1 q v;"], ["pods p"]),
     "of a job with a new uid": (f"c {GPU} 4;", ["A|w|true|Finished|||Job batch/v1 j other;"], ["pods p"]),
-    "beside a Workload without pods": (f"c {GPU} 4;", [f"A|x|true||{GPU} 4;||"], []),
+    "without a Workload, beside idle quota": (f"c {GPU} 4;", [f"A|x|true||{GPU} 4;||"], ["pods p"]),
+    "of a job in suspension, beside idle quota": (f"c {GPU} 4;", [f"A|x|true||{GPU} 4;||", "W|w|false||||"], []),
     "of two, the one beyond": (f"c {GPU} 4;", [f'P|q|v|c {GPU} 4;|"x"||||', f"A|x|true||{GPU} 4;||"], ["pods p"]),
     "by a sidecar": (f"c {GPU} 4;s {GPU} 1;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
     "an init container beside a container": (f"i {GPU} 4;c {GPU} 4;", [f"A|w|true||{GPU} 4;||"], []),
     "by an init container beside a sidecar": (f"s {GPU} 1;i {GPU} 4;", [f"A|w|true||{GPU} 4;||"], ["pods p"]),
     "of the other resources": ("c example.com/nic 4;", [f"A|w|true||{GPU} 4;||"], []),
-    "of the next size of an elastic job": (f"c {GPU} 4;", [f"A|t|true||{GPU} 4;|s|", "A|w|true|Finished|||s|"], []),
+    "of the next size of an elastic job": (f"c {GPU} 4;", [f"A|t|true||{GPU} 4;|s|", "A|w|true|Finished||s|"], []),
     "of an older size that is gone": (f'c {GPU} 4;|"job-j-a"||"job-j-b"||', [f"A|t|true||{GPU} 4;|job-j-b|"], []),
     "of a forged size of another job": (
         f'c {GPU} 4;|"job-x-a"||"job-j-b"||', [f"A|job-j-b|true||{GPU} 1;|job-j-b|{OF_JOB}"], ["pods p"]
@@ -213,7 +214,7 @@ def test_pods_beyond_their_workload_are_deleted(cronjob: CronJob, name: str) -> 
     assert (done.code, done.errors) == (0, "")
     calls = [call for call in cronjob.read("calls").splitlines() if call.startswith("delete ")]
     assert [call.rpartition("--wait=false ")[2].strip() for call in calls] == deleted
-    assert done.events.count("reason: UncountedGPUs") == len(deleted)
+    assert done.events.count("reason: UncountedGPUs") == len([one for one in deleted if "workloads" not in one])
 
 
 def test_without_an_admitted_workload_no_pod_is_deleted(cronjob: CronJob) -> None:

@@ -167,7 +167,7 @@ def test_the_account_can_do_nothing_else(boss: Researcher, tmp_path: Path) -> No
     refused = {
         "get": ("secrets", "configmaps", "pods", "deployments.apps"),
         "create": ("pods", "pods/exec", "workloads.kueue.x-k8s.io", "jobs.batch", "pods/eviction"),
-        "delete": ("workloads.kueue.x-k8s.io", "deployments.apps", "statefulsets.apps", "secrets", "events"),
+        "delete": ("localqueues.kueue.x-k8s.io", "deployments.apps", "statefulsets.apps", "secrets", "events"),
         "patch": ("jobs.batch", "pods", "workloads.kueue.x-k8s.io"),
     }
     assert [(verb, one) for verb, names in refused.items() for one in names if run.can(verb, one, TEAM)] == []
