@@ -13,7 +13,8 @@ for key in workload prebuilt-workload-name workload-slice-name role-hash; do
   pods=$pods'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/'$key'"}}{{printf "%q" .}}{{end}}{{end}}|'
 done
 pods=$pods'{{with .metadata.labels}}{{with index . "kueue.x-k8s.io/pod-group-name"}}{{printf "%q" .}}{{end}}{{end}}{{"\n"}}{{end}}{{end}}'
-rows='{{range .items}}{{if .status.admission}}A{{else}}W{{end}}|{{.metadata.name}}|{{.spec.active}}|'
+rows='{{range .items}}{{$row := "W"}}{{range .status.conditions}}{{if and (eq .type "QuotaReserved") (eq .status "True")}}{{$row = "A"}}{{end}}{{end}}'
+rows=$rows'{{$row}}|{{.metadata.name}}|{{.spec.active}}|'
 rows=$rows'{{range .status.conditions}}{{if eq .status "True"}}{{if eq .type "Finished" "Evicted"}}{{.type}} {{.lastTransitionTime}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .status.admission}}{{range .podSetAssignments}}{{range $name, $amount := .resourceUsage}}{{$name}} {{$amount}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{.}}{{end}}{{end}}|'
@@ -43,7 +44,7 @@ decide='
       if ($1 == "A") kept[$2] = job[$2]
       next }
     live[job[$2]] = 1
-    if ($3 == "false") next
+    if ($3 == "false" || $1 == "W") next
     count = split($5, parts, ";")
     for (i = 1; i < count; i++) { split(parts[i], part, " "); counted[part[1]] += number(part[2])
       at[job[$2], part[1]] += number(part[2]) } }
