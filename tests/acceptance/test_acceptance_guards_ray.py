@@ -299,11 +299,11 @@ def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
 
 
 def test_nothing_keeps_the_quota_of_a_preempted_ray_cluster(person: Person) -> None:
-    own, kept = ray_cluster(TEAM, TEAM), ray_cluster(TEAM, TEAM)
+    own, pruned, kept = (ray_cluster(TEAM, TEAM) for _ in range(3))
     for time, refused in (("601", True), ("-1", True), ("600", False)):
         own["metadata"]["annotations"] = {"ray.io/gcs-ft-deletion-timeout": time}
         assert ("could keep its quota; set at most 600" in person.refusal(own)) == refused
-    pruned = {**ray_cluster(TEAM, TEAM), "apiVersion": "ray.io/v1alpha1"}
+    pruned["apiVersion"] = "ray.io/v1alpha1"
     for group in (pruned["spec"]["headGroupSpec"], *pruned["spec"]["workerGroupSpecs"]):
         group["rayStartParams"] = {}
     assert "is written in version v1alpha1, which can lack fields; write it as ray.io/v1" in person.refusal(pruned)
