@@ -5,7 +5,7 @@ failed=0 admitted='' found=''
 line='
 '
 # Users write annotations and labels of pods: quoted, they stay in their line, and they come last.
-pods='{{range .items}}{{if and .spec.nodeName (not .metadata.deletionTimestamp)}}P|{{.metadata.name}}|{{.metadata.uid}}|'
+pods='{{range .items}}{{if .spec.nodeName}}{{if .metadata.deletionTimestamp}}D{{else}}P{{end}}|{{.metadata.name}}|{{.metadata.uid}}|'
 pods=$pods'{{range .spec.containers}}{{with .resources.requests}}{{range $name, $amount := .}}c {{$name}} {{$amount}};{{end}}{{end}}{{end}}'
 pods=$pods'{{range .spec.initContainers}}{{$kind := "i"}}{{if eq (print .restartPolicy) "Always"}}{{$kind = "s"}}{{end}}'
 pods=$pods'{{with .resources.requests}}{{range $name, $amount := .}}{{$kind}} {{$name}} {{$amount}};{{end}}{{end}}{{end}}|'
@@ -13,14 +13,17 @@ for key in workload prebuilt-workload-name workload-slice-name role-hash; do
   pods=$pods'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/'$key'"}}{{printf "%q" .}}{{end}}{{end}}|'
 done
 pods=$pods'{{with .metadata.labels}}{{with index . "kueue.x-k8s.io/pod-group-name"}}{{printf "%q" .}}{{end}}{{end}}{{"\n"}}{{end}}{{end}}'
-rows='{{range .items}}{{$row := "W"}}{{range .status.conditions}}{{if and (eq .type "QuotaReserved") (eq .status "True")}}{{$row = "A"}}{{end}}{{end}}'
+rows='{{range .items}}{{$row := "W"}}{{$evicted := "Evicted"}}{{if .status.clusterName}}{{$evicted = "-"}}{{end}}'
+rows=$rows'{{with .metadata.labels}}{{if index . "kueue.x-k8s.io/multikueue-origin"}}{{$evicted = "-"}}{{end}}{{end}}'
+rows=$rows'{{range .status.conditions}}{{if and (eq .type "QuotaReserved") (eq .status "True")}}{{$row = "A"}}{{end}}{{end}}'
 rows=$rows'{{$row}}|{{.metadata.name}}|{{.spec.active}}|'
-rows=$rows'{{range .status.conditions}}{{if eq .status "True"}}{{if eq .type "Finished" "Evicted"}}{{.type}} {{.lastTransitionTime}};{{end}}{{end}}{{end}}|'
+rows=$rows'{{range .status.conditions}}{{if eq .status "True"}}{{if eq .type "Finished" $evicted}}{{.type}} {{.lastTransitionTime}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .status.admission}}{{range .podSetAssignments}}{{range $name, $amount := .resourceUsage}}{{$name}} {{$amount}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{.}}{{end}}{{end}}|'
 rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}} {{.uid}};{{end}}{{"\n"}}{{end}}'
 # Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. A job that was evicted before
-# `since` counts none: Kueue keeps its quota as long as its operator says that it is active. The sizes of an elastic job
+# `since` counts none: Kueue keeps its quota as long as its operator says that it is active; a MultiKueue manager, as long
+# as the worker does not answer. Rows D are of pods whose grace period is under way. The sizes of an elastic job
 # are one; its pods keep the name of the Workload of the size that they began with. What a Workload counts, and what a pod
 # holds: `Workload.counts` and `requests` in gpu_tenancy/cluster, whose results `tenancy usage` shows.
 decide='
@@ -28,7 +31,7 @@ decide='
   function job_of(name) { sub(/-[^-]*$/, "", name); return name }
   BEGIN { FS = "|"; split(gpus, listed, " "); for (i in listed) gpu[listed[i]] = 1 }
   { gsub(/"/, "") }
-  $1 == "P" {
+  $1 == "P" || $1 == "D" {
     name = $5 != "" ? $5 : $6 != "" ? $6 : $9
     if (name == "" && $8 == "") next  # older than Kueue, or a gang
     gsub(/[^a-z0-9.-]/, "?", name); workload[$2] = name; size[$2] = $7; uid[$2] = $3
@@ -36,25 +39,30 @@ decide='
     for (i = 1; i < count; i++) { split(parts[i], part, " "); amount = number(part[3]); if (part[1] == "s") own[part[2]] += amount
       if (part[1] == "i" && own[part[2]] + amount > most[part[2]]) most[part[2]] = own[part[2]] + amount }
     for (i = 1; i < count; i++) { split(parts[i], part, " "); if (part[1] == "c") own[part[2]] += number(part[3]) }
-    for (g in gpu) { has[$2, g] = own[g] > most[g] ? own[g] : most[g] + 0; bound[g] += has[$2, g] } }
+    for (g in gpu) { amount = own[g] > most[g] ? own[g] : most[g] + 0
+      if (amount > 0) holding[$2] = 1
+      if ($1 == "P") { has[$2, g] = amount; bound[g] += amount } } }
   $1 == "A" || $1 == "W" {
     job[$2] = $6 != "" ? $6 : $2; known[job[$2]] = 1; owner[$2] = $7 ~ /^[^;]*;$/ ? substr($7, 1, length($7) - 1) : ""
     if ($4 ~ /Finished/) next
     if ($4 ~ /^Evicted/ && substr($4, 9) < since) { stuck[job[$2]] = ", of a job that was evicted"
-      if ($1 == "A") kept[$2] = job[$2]
+      for (g in gpu) if ($1 == "A" && $3 != "false" && index(";" $5, ";" g " ")) kept[$2] = job[$2]
       next }
     live[job[$2]] = 1
     if ($3 == "false" || $1 == "W") next
+    admitted[job[$2]] = 1
     count = split($5, parts, ";")
     for (i = 1; i < count; i++) { split(parts[i], part, " "); counted[part[1]] += number(part[2])
       at[job[$2], part[1]] += number(part[2]) } }
   END {
+    for (j in admitted) delete stuck[j]
     for (p in workload) {
       of[p] = workload[p] in job ? job[workload[p]] : workload[p]
       if (!(workload[p] in job) && size[p] in known && job_of(size[p]) == job_of(workload[p])) of[p] = size[p]
-      for (g in gpu) total[of[p], g] += has[p, g]; held[of[p]] = 1 }
+      for (g in gpu) total[of[p], g] += has[p, g]
+      if (p in holding) held[of[p]] = 1 }
     for (g in gpu) for (p in workload)
-      if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || !(of[p] in live)))
+      if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || of[p] in stuck || !(of[p] in live)))
         print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" stuck[of[p]]
     for (w in kept) if (!(kept[w] in held)) print w "||| |Workload " w " keeps quota without pods" stuck[kept[w]] }'
 uncounted() { # team: sets `found`, and `admitted` if Kueue has admitted a Workload of it
@@ -81,8 +89,11 @@ for team in $(cut -d '|' -f 2 "$HOME/before" | sort -u); do
   names='' last=''
   while IFS='|' read -r job name uid owner why; do
     grep -qF "|$team|$job|" "$HOME/before" || continue
-    # Kueue makes a Workload again, which waits.
-    [ -n "$name" ] || { delete workloads.kueue.x-k8s.io "$job"; continue; }
+    if [ -z "$name" ]; then # Kueue makes it again, and it waits
+      delete workloads.kueue.x-k8s.io "$job"
+      event UncountedGPUs "deleted: $why" kueue.x-k8s.io/v1beta2 Workload "$job" -
+      continue
+    fi
     names="$names $name"
     event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"
     [ -n "$owner" ] && [ "$owner" != "$last" ] || continue

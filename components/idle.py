@@ -12,9 +12,7 @@ from gpu_tenancy.model.plan.idle import RECLAIMER, IdlePlan
 from .objects import Options, PlatformJob, read_scripts
 
 _PAUSE: Final = 60  # seconds between two reads: Kueue and operators stop pods of a job that lost its quota
-_STOPS: Final = (
-    300  # seconds within which an operator begins to delete the pods of an evicted job, also in a flood of objects
-)
+_STOPS: Final = 1800  # seconds within which an operator stops the pods of an evicted job, also if it is upgraded
 _READ: Final = Rule(groups=("",), resources=("pods",), verbs=("list",), reason="which pods with GPUs a Workload has")
 _TELL: Final = Rule(groups=("",), resources=("events",), verbs=("create",), reason="tell the owner")
 _STOPPED: Final = tuple(kind for kind in kinds().values() if kind.integration and kind.suspend)
@@ -59,10 +57,11 @@ class IdleGpus(PlatformJob):
 class UncountedPods(PlatformJob):
     """The CronJob that deletes pods with more GPUs than the Workload counts that Kueue wrote into them, and their job.
 
-    Only where pods of a namespace hold more GPUs than its Workloads count, or a job was evicted, in two reads. So the
-    GPUs are free after minutes, whatever kept an operator from stopping the pods of a job that lost its quota. Pods of
-    gangs, and pods that are older than Kueue, name no Workload. A job is read from the Workload, since tenants can
-    write owners of pods.
+    Only where their Workload is gone or has finished, its job was evicted half an hour ago, or pods of the namespace
+    hold more GPUs than its Workloads count, in two reads. It also deletes Workloads that were evicted then and keep
+    quota without pods. So GPUs are free after some time, whatever kept an operator from stopping pods. Pods of gangs,
+    and pods that are older than Kueue, name no Workload. A job is read from the Workload, since tenants can write
+    owners of pods.
     """
 
     account = UNCOUNTED

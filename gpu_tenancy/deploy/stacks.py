@@ -181,7 +181,7 @@ class Stacks:
         if done.returncode:
             why = done.stderr.strip()
             raise ConsoleError(f"pulumi stack export {name} failed: {why}", "check the passphrase and the login")
-        return json.loads(done.stdout)["deployment"] or {}
+        return json.loads(done.stdout).get("deployment") or {}
 
     def unlock(self, *, forced: bool = False) -> tuple[str, ...]:
         """Removes locks of ended deployments and their half-written files; returns the stacks.

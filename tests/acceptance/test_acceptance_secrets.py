@@ -154,8 +154,10 @@ def test_the_guard_admits_images_of_allowed_registries_only(person: Person) -> N
         "-wait-master-image=python:3": "write it as --wait-master-image=IMAGE",
         "--wait-master-image=python:3": "",
     }.items():
-        message = person.refusal(gang(OF_IMAGES, None, using("python:3"), plugins={"pytorch": [plugin]}))
-        assert words in message if words else not message
+        own = gang(OF_IMAGES, None, using("python:3"), plugins={"pytorch": [plugin]})
+        later = {**own, "kind": "CronJob", "spec": {"schedule": "@daily", "jobTemplate": {"spec": own["spec"]}}}
+        for message in map(person.refusal, (own, later)):
+            assert words in message if words else not message
 
 
 FOREIGN: Final = "quay.io/a:1"
