@@ -144,6 +144,7 @@ def test_guaranteed_gpus_are_not_given_to_another_queue(rita: Researcher, pods: 
             rita.end(mine)
     finally:
         cluster.delete(Reference.of(made), wait=60)
+        cluster.wait_for(lambda: not cluster.list("v1", "Pod", namespace=namespace) or None, what="the end of its pods")
 
 
 def test_gang_of_kueue_is_counted_and_listed_once(rita: Researcher) -> None:
