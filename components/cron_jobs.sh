@@ -1,6 +1,7 @@
 # shellcheck disable=SC2154,SC3045 # scripts that begin with this have $team; its shell is of busybox
 # Tenants can make what kubectl reads larger than the container's memory: it alone ends then, and other teams come next.
 ulimit -d 200000
+before() { date -u -d "@$(($(date +%s) - $1))" +%Y-%m-%dT%H:%M:%SZ; } # the time some seconds ago
 event() { # reason, message, apiVersion, kind, name, uid
   cat >> "$HOME/events" <<END
 ---

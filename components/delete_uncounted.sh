@@ -22,10 +22,10 @@ rows=$rows'{{with .status.admission}}{{range .podSetAssignments}}{{range $name, 
 rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{.}}{{end}}{{end}}|'
 rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}} {{.uid}};{{end}}{{"\n"}}{{end}}'
 # Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. A job that was evicted before
-# `since` counts none: Kueue keeps its quota as long as its operator says that it is active; a MultiKueue manager, as long
-# as the worker does not answer. Rows D are of pods whose grace period is under way. The sizes of an elastic job
-# are one; its pods keep the name of the Workload of the size that they began with. What a Workload counts, and what a pod
-# holds: `Workload.counts` and `requests` in gpu_tenancy/cluster, whose results `tenancy usage` shows.
+# `since` counts none: Kueue keeps its quota as long as its operator says that it is active. Workloads of MultiKueue never
+# count as evicted, since a worker may not answer. Rows D are pods whose grace period has begun. The sizes of an elastic
+# job are one; its pods keep the name of the Workload of the size that they began with. What a Workload counts, and what a
+# pod holds: `Workload.counts` and `requests` in gpu_tenancy/cluster, whose results `tenancy usage` shows.
 decide='
   function number(text) { return text ~ /k$/ ? text * 1000 : text + 0 }
   function job_of(name) { sub(/-[^-]*$/, "", name); return name }
@@ -74,7 +74,7 @@ uncounted() { # team: sets `found`, and `admitted` if Kueue has admitted a Workl
 }
 delete() { kubectl delete --namespace "$team" --ignore-not-found --wait=false "$@" || failed=1; }
 
-since=$(date -d "@$(($(date +%s) - STOPS))" +%Y-%m-%dT%H:%M:%SZ)
+since=$(before "$STOPS")
 : > "$HOME/before"
 for team in $TEAMS; do
   uncounted "$team" || { failed=1; continue; }

@@ -1,6 +1,5 @@
 set -u
 failed=0
-before() { date -u -d "@$(($(date +%s) - $1))" +%Y-%m-%dT%H:%M:%SZ; }
 first='.status.containerStatuses[0]'
 row="{.metadata.ownerReferences[0].name}|{.status.startTime}|{$first.ready}|{$first.state.running.startedAt}"'{"\n"}'
 for entry in $TEAMS; do

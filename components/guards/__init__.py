@@ -185,11 +185,10 @@ def _shared(source: Mapping[str, Any], texts: Iterable[str], values: Mapping[str
 
 def _matching(source: Mapping[str, Any], guards: GuardsPlan, values: Mapping[str, str]) -> dict[str, Any]:
     conditions = read_source("shared")["conditions"]
-    own = {"api_versions": ["*"], "scope": source.get("scope", "Namespaced")}
-
+    every = {"api_versions": ["*"], "scope": source.get("scope", "Namespaced")}
     rules = {
         field: [
-            {**_resources(rule, guards), **own, "operations": rule.get("operations", ["CREATE", "UPDATE"])}
+            {**_resources(rule, guards), **every, "operations": rule.get("operations", ["CREATE", "UPDATE"])}
             for rule in source[key]
         ]
         for field, key in (("resource_rules", "resources"), ("exclude_resource_rules", "notFor"))

@@ -55,9 +55,9 @@ def ended(pod: Manifest) -> bool:
     return text_at(pod, "status", "phase") in {"Succeeded", "Failed"}
 
 
-def deleted(pod: Manifest) -> bool:
-    """Whether a pod is being deleted; it keeps its resources for its grace period at most."""
-    return bool(text_at(pod, "metadata", "deletionTimestamp"))
+def deleted(one: Manifest) -> bool:
+    """Whether an object is being deleted; a pod keeps its resources for its grace period at most."""
+    return bool(text_at(one, "metadata", "deletionTimestamp"))
 
 
 def named(names: Sequence[str]) -> str:

@@ -161,9 +161,9 @@ class Environment:
             raise
         except ConsoleError as error:
             self._states[name] = self.stacks.interrupted(name)
-            whole = not unknown and not self._states[name].get(PENDING)
+            complete = not (unknown or self._states[name].get(PENDING))
             # A run was killed of which nothing told: it created objects that the state does not have.
-            if _BUSY not in error.what and not (whole and self._recover(name, self.render(name))):
+            if _BUSY not in error.what and not (complete and self._recover(name, self.render(name))):
                 raise
         return self._operate(name, "up", *options, at_the_end=True)
 

@@ -13,7 +13,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.pods import ended, name_of, namespace_of
+from gpu_tenancy.cluster.pods import deleted, ended, name_of, namespace_of
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.embedded import drivers
 from gpu_tenancy.embedded.controllers import table
@@ -319,7 +319,7 @@ def not_replaced(other: str, name: str) -> ConsoleError:
 def _counts(cluster: Cluster) -> Iterator[str]:
     """Counts teams and their objects, also objects that are not of the stack, but not objects with an owner."""
     there = cluster.list("v1", "Namespace", labels=_MANAGED)
-    teams = [name_of(one) for one in there if not at(one, "metadata", "deletionTimestamp")]
+    teams = [name_of(one) for one in there if not deleted(one)]
     yield plural(len(teams), "team")
     for noun, *kinds in _KINDS:
         found: list[Manifest] = []
