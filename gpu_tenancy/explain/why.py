@@ -299,6 +299,10 @@ def _gang(target: Target, state: State) -> running.Why:
     elif blocked:
         lines += blocked.lines
         reason, fix = blocked.reason, blocked.fix
+    elif not target.pods and {text_at(one, "status", "phase") for one in target.groups} == {"Inqueue"}:
+        reason = "Volcano lets it start, but has not created its pods"
+        # https://github.com/volcano-sh/volcano/issues/5973
+        fix = "if that lasts, submit it with another name: Volcano can lose a Job with the name of one deleted before"
     elif target.groups:
         reason = "no capacity for all pods of the gang at the same time"
         fix = "wait for nodes; the gang starts as a whole"

@@ -653,7 +653,10 @@ def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
         "Volcano queue research-l4 is at capacity: nvidia.com/gpu 4 requested, fits when other gangs end (1 of 4"
         " used); wait until other gangs of the team end"
     )
-    assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"
+    free = gang_state(0)
+    assert asked(GANG, **free).reason == "no capacity for all pods of the gang at the same time"
+    free["PodGroup"][0]["status"]["phase"] = "Inqueue"
+    assert "submit it with another name" in asked(GANG, **free).conclusion
 
 
 def test_counts_evictions_and_their_gpu_hours() -> None:

@@ -56,6 +56,7 @@ _SHORT["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] = "5
 _ONE: Final[Json] = ["ReadWriteOnce"]
 _SIZE: Final[Json] = {"storage": "1Gi"}
 _MOUNT: Final[Json] = [{"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}}]
+GANGS: Final = {"gang-5": 5, "gang-4": 4, "gang-full": 4, "gang-2": 2, "gang-known": 2, "gang-job": 2}
 OBJECTS: Final[Mapping[str, Any]] = {
     "labelled": job(pod(A100, 1)),
     "elsewhere": job(pod(A100, 1), "ml-production"),
@@ -65,7 +66,8 @@ OBJECTS: Final[Mapping[str, Any]] = {
     "volume": of("PersistentVolume", "v1", accessModes=_ONE, capacity=_SIZE, hostPath={"path": "/mnt"}),
     "borrows": job(pod(A100, 8, priorityClassName="ml-low"), OTHER),
     **{f"on-{node}": job(pod(A100, 1, nodeSelector={HOST: f"a100-{node}"})) for node in range(4)},
-    **{f"gang-{pods}": gang(f"gang-{pods}", pods) for pods in (2, 4, 5)},
+    # Each row has its own: Volcano can lose a Job that has the name of one deleted seconds before.
+    **{name: gang(name, pods) for name, pods in GANGS.items()},
     "gang-lost": gang("gang-lost", 1, "nope"),
     "short": _SHORT,
     "together": queued("together", 2, 4),
