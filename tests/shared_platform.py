@@ -1,4 +1,4 @@
-"""The platforms that tests share, four to a run: each file leaves its platform unchanged.
+"""The platforms that tests share, five to a run: each file leaves its platform unchanged.
 
 So the files can run in any order and in any selection.
 """
@@ -26,6 +26,11 @@ LONGEST: Final = ("tests/docs/test_docs_running.py", "tests/cli/test_cli_command
 
 NEXT: Final = pytest.StashKey[pytest.Item | None]()  # the next test
 
+# Files of the deployment `research`: a platform of their own, because all of tests/kueue/live would take longest.
+RESEARCH: Final = (
+    "answers", "borrowing", "counted", "gangs", "idle", "jobs", "notebooks", "submitting", "teams", "ui", "updates",
+)  # fmt: skip
+
 SHARING: Final[Mapping[str, tuple[str, ...]]] = {
     "objects and the console": (
         "tests/acceptance/test_acceptance_objects.py",
@@ -41,6 +46,7 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/cli/test_cli_pulumi",
     ),
     "acceptance": ("tests/acceptance/",),
+    "research": tuple(f"tests/kueue/live/test_live_{name}.py" for name in RESEARCH),
     "queueing": ("tests/kueue/live/",),
 }
 """Folders of such tests, for the distribution of files before tests request fixtures: the files that share a platform.
