@@ -1,7 +1,7 @@
 """Drafts a stack from a running cluster, and compares their objects."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import Declared, project_folder, project_name
 from gpu_tenancy.model.source import Source, value_at
 from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.yaml import read_table
 
 _COMPARED: Final[tuple[Kind, ...]] = (
     "Namespace", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "ResourceQuota", "LimitRange",
@@ -33,55 +34,9 @@ _COMPARED: Final[tuple[Kind, ...]] = (
 # Kinds that show teams and their GPUs.
 _OF_TEAMS: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "ResourceFlavor")
 _AMOUNTS: Final = (CPU, MEMORY)
-
-# Effect of objects that the stack does not have.
-_LEFT: Final[Mapping[Kind, str]] = {
-    "ClusterQueue": "its quota is promised beside that of the stack until you delete it",
-    "LocalQueue": "jobs that name it stay in its queue",
-    "ResourceQuota": "it bounds the namespace beside that of the stack",
-    "LimitRange": "it bounds containers beside that of the stack",
-    "ResourceFlavor": "no pool of the stack has it",
-    "Cohort": "no queue of the stack is in it",
-    "Topology": "no pool of the stack has it",
-    "NetworkPolicy": "it allows traffic beside those of the stack",
-    "RoleBinding": "its rights stay beside those of the stack; a stack has people under teams.TEAM.members",
-    "Deployment": "it continues to run; a stack has servers under teams.TEAM.serving",
-    "Job": "it continues to run; a stack has jobs under teams.TEAM.training",
-    "PersistentVolumeClaim": "it stays; a stack has claims under teams.TEAM.storage",
-}
+_TABLE: Final[Any] = read_table(Path(__file__).with_name("adopting.yaml"))
 _MANY: Final = frozenset({"Deployment", "Job", "PersistentVolumeClaim"})  # of which only the first ones are named
 _BOUNDS: Final = frozenset({"claims", "compute", "containers", "objects"})  # sections of a team
-
-# The team's key that sets a field of an object, by kind and field.
-_KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
-    ("Namespace", "metadata", "labels", "gpu-tier"): ("tier",),
-    ("Namespace", "metadata", "labels", "pod-security.kubernetes.io/enforce"): ("podSecurity",),
-    ("ClusterQueue", "spec", "preemption", "reclaimWithinCohort"): ("preemption", "reclaimWithinCohort"),
-    ("ClusterQueue", "spec", "preemption", "withinClusterQueue"): ("preemption", "withinClusterQueue"),
-    ("ClusterQueue", "spec", "preemption", "borrowWithinCohort", "policy"): ("preemption", "borrowWithinCohort"),
-    ("ClusterQueue", "spec", "fairSharing", "weight"): ("weight",),
-    **{
-        ("ResourceQuota", "spec", "hard", f"{part}.{resource}"): ("compute", part, resource)
-        for part in ("requests", "limits")
-        for resource in _AMOUNTS
-    },
-    **{
-        ("ResourceQuota", "spec", "hard", name): ("objects", name)
-        for name in ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims")
-    },
-    ("ResourceQuota", "spec", "hard", "count/cronjobs.batch"): ("objects", "cronjobs"),
-    ("ResourceQuota", "spec", "hard", "count/deployments.apps"): ("objects", "jobs"),
-    ("ResourceQuota", "spec", "hard", "count/leases.coordination.k8s.io"): ("objects", "others"),
-    ("ResourceQuota", "spec", "hard", "requests.storage"): ("objects", "storage"),
-    **{
-        ("LimitRange", "spec", "limits", "Container", part, resource): ("containers", part, resource)
-        for part in ("default", "defaultRequest", "min", "max")
-        for resource in _AMOUNTS
-    },
-    ("LimitRange", "spec", "limits", "Container", "max", "nvidia.com/gpu"): ("containers", "max", "gpu"),
-    ("LimitRange", "spec", "limits", "PersistentVolumeClaim", "min", "storage"): ("claims", "min"),
-    ("LimitRange", "spec", "limits", "PersistentVolumeClaim", "max", "storage"): ("claims", "max"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +165,13 @@ def _with_keys(made: Adopted, seen: Seen, planned: Preview) -> None:
         ours, theirs = fields(item.manifest), _fields_with_defaults(live, item.kind)
         bounded = {name.removeprefix("limits.") for *_, name in theirs}
         for path, value in sorted(theirs.items(), reverse=True):  # Requests before limits, which need them.
-            key = _KEYS.get((item.kind, *path))
+            key = text_at(_TABLE["keys"], item.kind, *path)
             needed = path[-1].startswith("requests.") and path[-1].removeprefix("requests.") in bounded
             if key and (needed or not _equal(path[-1], value, ours.get(path, ""))):
-                _try(made, team, key, value)
+                _try(made, team, key.split("."), value)
 
 
-def _try(made: Adopted, team: str, key: tuple[str, ...], value: str) -> None:
+def _try(made: Adopted, team: str, key: Sequence[str], value: str) -> None:
     """Sets a key of a team if the model accepts it, as text or as a number."""
     entry, why = made.sections["teams"][team], ""
     values: list[str | float] = [value]
@@ -235,7 +190,7 @@ def _try(made: Adopted, team: str, key: tuple[str, ...], value: str) -> None:
     made.left.append(f"Team {team}: {'.'.join(key)}: {value} {why}")
 
 
-def _set(entry: Mapping[str, Any], key: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _set(entry: Mapping[str, Any], key: Sequence[str], value: Any) -> dict[str, Any]:
     first, *rest = key
     return {**entry, first: _set(entry.get(first, {}), tuple(rest), value) if rest else value}
 
@@ -301,7 +256,7 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
 def _left_alone(seen: Seen, kept: set[tuple[str, str, str]]) -> Iterator[str]:
     """Objects of tenancy that the stack does not have, with the effect."""
     state, teams = seen.facts.state, seen.queue_of
-    for kind, text in _LEFT.items():
+    for kind, text in _TABLE["left"].items():
         names: dict[str, list[str]] = defaultdict(list)
         for each in state.of(kind):
             space = namespace_of(each)
@@ -320,21 +275,6 @@ def _left_alone(seen: Seen, kept: set[tuple[str, str, str]]) -> Iterator[str]:
 
 
 Fields = dict[tuple[str, ...], str]  # values by path
-# Defaults of the API server: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/.
-_DEFAULTS: Final[Mapping[str, Fields]] = {
-    "ClusterQueue": {
-        ("spec", "queueingStrategy"): "BestEffortFIFO",
-        ("spec", "stopPolicy"): "None",
-        ("spec", "flavorFungibility", "whenCanBorrow"): "MayStopSearch",
-        ("spec", "flavorFungibility", "whenCanPreempt"): "TryNextFlavor",
-        ("spec", "preemption", "reclaimWithinCohort"): "Never",
-        ("spec", "preemption", "withinClusterQueue"): "Never",
-        ("spec", "preemption", "borrowWithinCohort", "policy"): "Never",
-    },
-    "LocalQueue": {("spec", "stopPolicy"): "None"},
-    "Namespace": {("spec", "finalizers", "kubernetes"): "listed"},
-    "PriorityClass": {("preemptionPolicy",): "PreemptLowerPriority", ("globalDefault",): "False"},
-}
 _DERIVED: Final = frozenset({"status", "coveredResources", "apiVersion", "kind"})
 
 
@@ -350,7 +290,7 @@ def _differences(name: str, live: Manifest, planned: Manifest) -> Iterator[Diffe
 
 
 def _fields_with_defaults(live: Manifest, kind: str) -> Fields:
-    return {**_DEFAULTS.get(kind, {}), **fields(live)}
+    return {**fields(_TABLE["defaults"].get(kind, {})), **fields(live)}
 
 
 def fields(manifest: Manifest) -> Fields:

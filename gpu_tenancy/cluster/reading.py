@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
@@ -17,7 +18,7 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.names import COMPUTE_DOMAIN
+from gpu_tenancy.model.yaml import read_table
 
 if TYPE_CHECKING:
     from gpu_tenancy.cluster.bound import Breach
@@ -30,18 +31,9 @@ Kind = Literal[
     "NetworkPolicy", "RoleBinding", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 ]  # fmt: skip
 
-FLUID: Final = "data.fluid.io/v1alpha1"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
-RESOURCE: Final = "resource.k8s.io/v1"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
-POLICIES: Final = "admissionregistration.k8s.io/v1"
 
-_ADMIN: Final = "a user with the role kueue-batch-admin-role"
-_TENANT: Final = "a user with the role kueue-batch-user-role"
-_VIEW: Final = "a user with the role view in the namespace"
-_EDIT: Final = "a user with the role edit in the namespace"
-_WHOLE: Final = "a user who may list them in the whole cluster"
 NO_ROLE: Final = "check the name of the namespace, or ask the platform team for a role in it"
 _FORBIDDEN_LIST: Final = re.compile(
     r'cannot list resource "([^"]+)" in API group "([^"]*)" (at the cluster scope|in the namespace "[^"]+")'
@@ -50,50 +42,17 @@ _FORBIDDEN_LIST: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    # Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
-
     api_version: str
     tells: str
-    who: str  # roles that may read it
+    who: str  # key of `_WHO`
     namespaced: bool = False
-    without_values: bool = False  # only metadata and cells of the server's table are read, no value of a Secret
+    without_values: bool = False
 
 
+_TABLE: Final[Any] = read_table(Path(__file__).with_name("reading.yaml"))
+_WHO: Final[Mapping[str, str]] = _TABLE["who"]
 _SOURCES: Final[Mapping[Kind, _Source]] = {
-    "AdmissionCheck": _Source(KUEUE, "checks after quota is reserved", _ADMIN),
-    "ClusterQueue": _Source(KUEUE, "guaranteed, limit, borrowed by other teams", _ADMIN),
-    "Cohort": _Source(KUEUE, "quota of groups", _ADMIN),
-    "ResourceFlavor": _Source(KUEUE, "nodes of each flavor", _ADMIN),
-    "Topology": _Source(KUEUE, "levels of the network", _ADMIN),
-    "WorkloadPriorityClass": _Source(KUEUE, "priorities in queues", _ADMIN),
-    "LocalQueue": _Source(KUEUE, "queue and usage of a team", _TENANT, namespaced=True),
-    "Workload": _Source(KUEUE, "pending workloads", _TENANT, namespaced=True),
-    "Queue": _Source(VOLCANO, "guaranteed and limit of gangs", _WHOLE),
-    "PodGroup": _Source(VOLCANO, "pending gangs", _VIEW, namespaced=True),
-    "Job": _Source("batch/v1", "deadlines of running jobs", _VIEW, namespaced=True),
-    "Namespace": _Source("v1", "namespaces of teams", _WHOLE),
-    "Node": _Source("v1", "free capacity of nodes", _WHOLE),
-    "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
-    "ResourceSlice": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
-    "ResourceClaimTemplate": _Source(RESOURCE, "claims of devices", _VIEW, namespaced=True),
-    "ComputeDomain": _Source(COMPUTE_DOMAIN[0], "channels of ComputeDomains", _VIEW, namespaced=True),
-    "PriorityClass": _Source("scheduling.k8s.io/v1", "priorities of pods", _WHOLE),
-    "Pod": _Source("v1", "running pods and their nodes", _VIEW, namespaced=True),
-    "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
-    "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
-    "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
-    "Secret": _Source("v1", "names and keys of Secrets", _EDIT, namespaced=True, without_values=True),
-    "ConfigMap": _Source("v1", "names and keys of ConfigMaps", _VIEW, namespaced=True, without_values=True),
-    "Dataset": _Source(FLUID, "caches of datasets", _VIEW, namespaced=True),
-    "StorageClass": _Source("storage.k8s.io/v1", "when claims are bound", _WHOLE),
-    "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
-    "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
-    "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
-    "Deployment": _Source("apps/v1", "operators and their versions", _VIEW, namespaced=True),
-    "NetworkPolicy": _Source("networking.k8s.io/v1", "allowed traffic", _VIEW, namespaced=True),
-    "RoleBinding": _Source("rbac.authorization.k8s.io/v1", "rights of people", _WHOLE, namespaced=True),
-    "ValidatingAdmissionPolicy": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
-    "ValidatingAdmissionPolicyBinding": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
+    kind: _Source(version, **row) for version, kinds in _TABLE["kinds"].items() for kind, row in kinds.items()
 }
 
 
@@ -275,10 +234,10 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> _Read
         if error.status != FORBIDDEN:
             raise
         if not source.namespaced or within or not namespace:
-            return (), Missing(kind, source.tells, _without_user(error.message), source.who)
+            return (), Missing(kind, source.tells, _without_user(error.message), _WHO[source.who])
         objects, missing = _read(cluster, kind, namespace, alone=True)
         return objects, missing or Missing(
-            kind, f"{source.tells}, outside {namespace}", _without_user(error.message), _WHOLE, partly=True
+            kind, f"{source.tells}, outside {namespace}", _without_user(error.message), _WHO["whole"], partly=True
         )
 
 

@@ -38,6 +38,7 @@ from gpu_tenancy.model.catalogue.releases import (
     running_version,
     support_note,
 )
+from gpu_tenancy.model.yaml import read_table
 
 GIB: Final = 2**30
 CLOUDS: Final = ("aws", "azure", "gcp")
@@ -289,45 +290,21 @@ def test_unknown_names_are_not_found() -> None:
 
 
 NOTHING: Final = object()
-MISTAKES: Final[dict[str, tuple[str, Any]]] = {
-    "a misspelt key of a row": ("machines/p5.48xlarge/gpuz", 8),
-    "a misspelt key of a file": ("chekced", "read"),
-    "a key in the Python spelling": ("machines/p5.48xlarge/price/on_demand", 1.0),
-    "no cpu": ("machines/p5.48xlarge/cpu", NOTHING),
-    "no price": ("machines/p5.48xlarge/price", NOTHING),
-    "half a price": ("machines/p5.48xlarge/price/spot", NOTHING),
-    "an empty price": ("machines/p5.48xlarge/price/spot", None),
-    "a price for nothing": ("machines/p5.48xlarge/price/spot", 0),
-    "a price in another word": ("machines/p5.48xlarge/price/spot", "free"),
-    "GPUs of no model": ("machines/p5.48xlarge/gpu", NOTHING),
-    "a model of no GPUs": ("machines/p5.48xlarge/gpus", NOTHING),
-    "a fabric nobody has": ("machines/p5.48xlarge/network/fabric", "token-ring"),
-    "a fabric without interfaces": ("machines/p5.48xlarge/network/interfaces", NOTHING),
-    "interfaces of no fabric": ("machines/p5.48xlarge/network/fabric", NOTHING),
-    "an architecture nobody has": ("machines/p5.48xlarge/architecture", "x86"),
-    "memory in no unit": ("machines/p5.48xlarge/memory", "much"),
-    "another word for how sure it is": ("machines/p5.48xlarge/checked", "guessed"),
-    "no source": ("source", NOTHING),
-    "a source that is no page": ("prices/source", "the docs"),
-    "a date that is none": ("prices/date", "yesterday"),
-    "another currency": ("prices/currency", "EUR"),
-    "no rule for what is reserved": ("reserved", NOTHING),
-    "more than everything reserved": ("reserved/unseen/share", 1.5),
-}
+MISTAKES: Final = read_table(Path(__file__).with_name("mistakes.yaml"))
 
 
-@pytest.mark.parametrize(("path", "value"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_in_a_clouds_table_is_refused(path: str, value: Any) -> None:
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_in_a_clouds_table_is_refused(mistake: dict[str, Any]) -> None:
     table = read("aws")
     CloudTable.model_validate(read("aws"))
-    *above, key = path.split("/")
+    *above, key = mistake["at"].split("/")
     broken = table
     for step in above:
         broken = broken[step]
-    if value is NOTHING:
-        del broken[key]
+    if "value" in mistake:
+        broken[key] = mistake["value"]
     else:
-        broken[key] = value
+        del broken[key]
     with pytest.raises(ValidationError):
         CloudTable.model_validate(table)
 

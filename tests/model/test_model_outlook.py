@@ -1,9 +1,10 @@
 """The stack summary, measures of CPU and memory, and the origin of a team's numbers."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
-from builders import EXISTING, Data, h100, job, pool, server, stack, stack_of, team, tree_of
+from builders import EXISTING, Data, h100, job, patched, pool, server, stack, stack_of, team, tree_of
 from cpu_stacks import CPUS, MIXED
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.outlook.explain import Reason, explain
 from gpu_tenancy.model.outlook.shares import Holding, Span
 from gpu_tenancy.model.plan.shares import Measure, measures, measures_of
+from gpu_tenancy.model.yaml import read_table
 from gpu_tenancy.simulation.scenes import CPU_JOBS, alone, busy
 from gpu_tenancy.simulation.stage import holdings
 
@@ -292,66 +294,13 @@ def reasons(sections: Data, name: str = "a") -> dict[tuple[str, str], Reason]:
     return {(reason.object, reason.field): reason for reason in explanations}
 
 
-OWN: Data = {"h100": {"guaranteed": 8}}
-LIMITED: Data = {"h100": {"guaranteed": 8, "limit": 12}}
-SUM, IN_STACK = "sum of its queue limits: 8 of h100", "set in the stack"
-KEEP = "set for teams with inference servers, which keep their guaranteed GPUs"
-SPENT = {"requests": {"cpu": 16, "memory": "128Gi"}, "limits": {"cpu": 32}}
-ROLLING = team(gpus=OWN, serving={"s": server(gpus=2, replicas={"min": 2, "max": 4})})
-QUEUE, BUDGET = "ClusterQueue a|h100 nvidia.com/gpu", "ResourceQuota a/budget"
-SHARED = {"a": team(queue="b", training={"t": job()}), "b": team(gpus=OWN)}
-# A stack, and the numbers of team a by place: value, origin, and the keys of the stack that they follow from.
-ORIGINS: dict[str, tuple[Data, dict[str, tuple[str, str, str]]]] = {
-    "a queue": ({"teams": {"a": team(gpus=LIMITED)}}, {
-        f"{QUEUE} nominalQuota": ("8", IN_STACK, "teams.a.gpus.h100"),
-        f"{QUEUE} borrowingLimit":
-            ("4", f"limit 12 minus guaranteed 8; {IN_STACK}", "teams.a.gpus.h100"),
-        "ClusterQueue a|h100 cpu nominalQuota":
-            ("191", "8 GPUs, 23875m per GPU: allocatable of the node divided by its GPUs",
-             "teams.a.gpus.h100 pools.h100"),
-    }),
-    "several flavors and gangs": (
-        {"teams": {"a": team(gpus={**LIMITED, "a100": {"guaranteed": 4}}, gangs={"a100": {"guaranteed": 2}})}},
-        {f"{BUDGET}|requests.nvidia.com/gpu":
-            ("18", "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs",
-             "teams.a.gpus teams.a.gangs")}),
-    "waiting pods": ({"teams": {"a": team(gpus=OWN, compute={"waiting": 2}, objects={"pods": 9})}}, {
-        f"{BUDGET}|requests.nvidia.com/gpu":
-            ("24", f"{SUM}, times 3, because pods that are pending count too", "teams.a.gpus teams.a.compute.waiting"),
-        f"{BUDGET}|pods": ("9", IN_STACK, "teams.a.objects.pods"),
-    }),
-    "rollouts": ({"teams": {"a": ROLLING}, "guards": "deny"}, {f"{BUDGET}|requests.nvidia.com/gpu":
-        ("10", f"{SUM}, and 2 of pods that wait in rollouts of servers", "teams.a.gpus teams.a.serving")}),
-    "rollouts without guards": ({"teams": {"a": ROLLING}, "guards": "warn"},
-        {f"{BUDGET}|requests.nvidia.com/gpu": ("8", SUM, "teams.a.gpus")}),
-    "a budget of the stack": ({"teams": {"a": team(gpus=OWN, compute=SPENT, objects={"pods": 9},
-        quota={"h100": {"cpu": {"guaranteed": 8}, "memory": {"guaranteed": "64Gi"}}})}}, {
-        f"{BUDGET}|requests.cpu": ("16", IN_STACK, "teams.a.compute.requests.cpu"),
-        f"{BUDGET}|limits.cpu": ("32", IN_STACK, "teams.a.compute.limits.cpu"),
-        f"{BUDGET}|pods": ("9", IN_STACK, "teams.a.objects.pods"),
-    }),
-    "a team with a server": ({"teams": {"a": team(gpus=OWN, serving={"api": server()})}},
-        {f"{QUEUE} lendingLimit": ("0", KEEP, "teams.a.serving")}),
-    "a team that never lends": ({"teams": {"a": team(gpus=OWN, lends=False)}},
-        {f"{QUEUE} lendingLimit": ("0", "lends: false", "teams.a.lends")}),
-    "a shared queue": ({"teams": SHARED}, {
-        "LocalQueue a|clusterQueue": ("b", f"{IN_STACK}: the team uses the queue of this team", "teams.a.queue"),
-        f"{BUDGET}|requests.nvidia.com/gpu": ("8", SUM, "teams.a"),
-        "ClusterQueue b|h100 nvidia.com/gpu nominalQuota": ("8", IN_STACK, "teams.b.gpus.h100"),
-    }),
-    "defaults of containers": (
-        {"pools": {"h100": pool()},
-         "teams": {"a": team(gpus=OWN, containers={"default": {"cpu": 4, "memory": "16Gi"}})}},
-        {"LimitRange a/containers|cpu default": ("4", IN_STACK, "teams.a.containers.default"),
-         "LimitRange a/containers|cpu defaultRequest":
-            ("1", "default, within the limit-to-request ratio of the budget", "teams.a")}),
-}  # fmt: skip
+ORIGINS = read_table(Path(__file__).with_name("origins.yaml"))
 
 
-@pytest.mark.parametrize(("sections", "expected"), ORIGINS.values(), ids=ORIGINS)
-def test_numbers_have_their_origin(sections: Data, expected: dict[str, tuple[str, str, str]]) -> None:
-    found = reasons(stack(**sections))
-    for place, origin in expected.items():
+@pytest.mark.parametrize("case", ORIGINS.values(), ids=ORIGINS)
+def test_numbers_have_their_origin(case: Data) -> None:
+    found = reasons(patched(stack(), case["patch"]))
+    for place, origin in case["origins"].items():
         of, _, field = place.partition("|")
         paths = " ".join(".".join(map(str, path)) for path in found[of, field].paths)
-        assert (found[of, field].value, found[of, field].because, paths) == origin, place
+        assert [found[of, field].value, found[of, field].because, paths] == origin, place
