@@ -20,7 +20,8 @@ rows=$rows'{{$row}}|{{.metadata.name}}|{{.spec.active}}|'
 rows=$rows'{{range .status.conditions}}{{if eq .status "True"}}{{if eq .type "Finished" $evicted}}{{.type}} {{.lastTransitionTime}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .status.admission}}{{range .podSetAssignments}}{{range $name, $amount := .resourceUsage}}{{$name}} {{$amount}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{.}}{{end}}{{end}}|'
-rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}} {{.uid}};{{end}}{{"\n"}}{{end}}'
+rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}} {{.uid}};{{end}}|'
+rows=$rows'{{if .metadata.deletionTimestamp}}D{{end}}{{"\n"}}{{end}}'
 # Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. A job that was evicted before
 # `since` counts none: Kueue keeps its quota as long as its operator says that it is active. Workloads of MultiKueue never
 # count as evicted, since a worker may not answer. Rows D are pods whose grace period has begun. The sizes of an elastic
@@ -47,6 +48,7 @@ decide='
     if ($4 ~ /Finished/) next
     if ($4 ~ /^Evicted/ && substr($4, 9) < since) { stuck[job[$2]] = ", of a job that was evicted"
       for (g in gpu) if ($1 == "A" && $3 != "false" && index(";" $5, ";" g " ")) kept[$2] = job[$2]
+      if ($8 != "") deleted[$2] = owner[$2]
       next }
     live[job[$2]] = 1
     if ($3 == "false" || $1 == "W") next
@@ -64,7 +66,7 @@ decide='
     for (g in gpu) for (p in workload)
       if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || of[p] in stuck || !(of[p] in live)))
         print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" stuck[of[p]]
-    for (w in kept) if (!(kept[w] in held)) print w "||| |Workload " w " keeps quota without pods" stuck[kept[w]] }'
+    for (w in kept) if (!(kept[w] in held)) print w "|||" deleted[w] "|Workload " w " keeps quota without pods" stuck[kept[w]] }'
 uncounted() { # team: sets `found`, and `admitted` if Kueue has admitted a Workload of it
   of_pods=$(kubectl get pods --namespace "$1" --field-selector status.phase!=Succeeded,status.phase!=Failed \
     --output go-template="$pods") || return 1
@@ -89,13 +91,13 @@ for team in $(cut -d '|' -f 2 "$HOME/before" | sort -u); do
   names='' last=''
   while IFS='|' read -r job name uid owner why; do
     grep -qF "|$team|$job|" "$HOME/before" || continue
-    if [ -z "$name" ]; then # Kueue makes it again, and it waits
+    if [ -n "$name" ]; then
+      names="$names $name"
+      event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"
+    else # Kueue makes it again, and it waits; with an owner, Kueue has kept it since an earlier run
       delete workloads.kueue.x-k8s.io "$job"
       event UncountedGPUs "deleted: $why" kueue.x-k8s.io/v1beta2 Workload "$job" -
-      continue
     fi
-    names="$names $name"
-    event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"
     [ -n "$owner" ] && [ "$owner" != "$last" ] || continue
     last=$owner
     set -- $owner # kind, API version, name, uid
