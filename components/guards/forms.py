@@ -20,23 +20,10 @@ from . import DEFAULTS, binding_spec, cel_values, mutation, read_source, spec
 
 _HOLE: Final = "\1"
 _OF_EVERY_STACK: Final = (
-    *(
-        "accountsOfPods",
-        "channelClass",
-        "gangs",
-        "hold",
-        "kinds",
-        "margin",
-        "ofKubernetes",
-        "ownOwners",
-        "runtimes",
-        "servers",
-        "stays",
-        "taintValue",
-        "teamLabel",
-    ),
-    *("teamLabelValue", "uncovered", "usualLimits", "waitsForRay", "workloadAccount", "writtenKeys"),
-)
+    "accountsOfPods", "channelClass", "gangs", "hold", "kinds", "margin", "ofKubernetes", "ownOwners", "runtimes",
+    "servers", "stays", "taintValue", "teamLabel", "teamLabelValue", "uncovered", "usualLimits", "waitsForRay",
+    "workloadAccount", "writtenKeys",
+)  # fmt: skip
 """Literals of the policies that are equal in all stacks; stacks decide the others. Logic is of every stack."""
 _STACK: Final = Path(__file__).parents[2] / "stacks" / "Pulumi.example-three-teams.yaml"
 """A stack without options: lists of names in its guards are in those of every stack."""

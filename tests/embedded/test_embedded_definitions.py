@@ -36,7 +36,6 @@ from gpu_tenancy.embedded.controllers.table import (
     render,
     rows_of,
     wanted,
-    with_more,
 )
 from gpu_tenancy.embedded.definitions import annotated, cached, fetch, install, reduced, stored
 from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_definitions, read_pins
@@ -53,6 +52,7 @@ from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.plan.operators.gpus import merged
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.model.source import Source
@@ -472,7 +472,7 @@ def test_leaves_out_pods_services_hooks_and_webhooks() -> None:
 
 def test_values_are_merged_and_lists_are_appended() -> None:
     more = {"a": {"list": [2], "on": False}, "b": 3}
-    assert with_more({"a": {"list": [1], "on": True, "kept": 1}}, more) == {
+    assert merged({"a": {"list": [1], "on": True, "kept": 1}}, more, append=True) == {
         "a": {"list": [1, 2], "on": False, "kept": 1},
         "b": 3,
     }
@@ -488,7 +488,7 @@ def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platfor
     assert unavailable == {}
     folder = chart_folder("kueue", KUEUE, platform.cache, quiet)
     values = {"managerConfig": {"controllerManagerConfigYaml": "kind: Configuration\n"}}
-    objects = render(found[RENDERER], folder, release(with_more(values, KUEUE.values)))
+    objects = render(found[RENDERER], folder, release(merged(values, KUEUE.values, append=True)))
     pod = pod_of(objects, "kueue-controller-manager")
     assert pod.account == "kueue-controller-manager"
     assert "kind: Configuration" in pod.files["manager-config/controller_manager_config.yaml"]

@@ -8,9 +8,10 @@ import yaml
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.texts import base64_of
-from gpu_tenancy.embedded.controllers.table import Program, with_more
+from gpu_tenancy.embedded.controllers.table import Program
 from gpu_tenancy.embedded.parts import LOOPBACK
 from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.model.plan.operators.gpus import merged
 from gpu_tenancy.model.yaml import parse
 
 WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -109,7 +110,7 @@ def _flag(argument: str) -> str:
 
 def configured(text: str, settings: Mapping[str, Any], places: Mapping[str, str | int]) -> str:
     """A configuration file with our settings in it."""
-    return yaml.safe_dump(with_more(parse(text), _filled(dict(settings), places)), sort_keys=False)
+    return yaml.safe_dump(merged(parse(text), _filled(dict(settings), places), append=True), sort_keys=False)
 
 
 def _filled(value: Any, places: Mapping[str, str | int]) -> Any:

@@ -16,7 +16,7 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import base64_of
 from gpu_tenancy.embedded.certificates import make_webhook_certificates, write_account_config
 from gpu_tenancy.embedded.controllers import adapting
-from gpu_tenancy.embedded.controllers.table import RENDERER, Wanted, chart_folder, render, with_more
+from gpu_tenancy.embedded.controllers.table import RENDERER, Wanted, chart_folder, render
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, read_ports
 from gpu_tenancy.embedded.processes import free_ports
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -24,6 +24,7 @@ from gpu_tenancy.kube.errors import UnknownKindError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import holders, is_true, wait_for
 from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.plan.operators.gpus import merged
 from gpu_tenancy.model.yaml import parse_all
 
 _PARALLEL: Final = 8
@@ -121,7 +122,7 @@ def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report:
     """Renders a chart and applies its objects: accounts, rights, configuration; raises ConsoleError if that fails."""
     release = item.release
     part = release.values.get(item.row.part, {}) if item.row.part else release.values
-    filled = replace(release, values=with_more(part, item.row.values))
+    filled = replace(release, values=merged(part, item.row.values, append=True))
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}, force=True)
     rendered = render(item.programs[RENDERER], chart_folder(item.name, item.row, cache, report), filled)
     objects = [placed(cluster, manifest, release.namespace) for manifest in rendered]

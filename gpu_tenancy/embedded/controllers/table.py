@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -150,20 +150,6 @@ def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
             f"correct the values of {release.name} in `operators` of the stack",
         )
     return json.loads(done.stdout)
-
-
-def with_more(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges values: mappings are merged, lists appended, other values replaced."""
-    merged: dict[str, Any] = dict(values)
-    for key, value in more.items():
-        before = merged.get(key)
-        if isinstance(before, Mapping) and isinstance(value, Mapping):
-            merged[key] = with_more(cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", value))
-        elif isinstance(before, list) and isinstance(value, list):
-            merged[key] = [*cast("list[Any]", before), *cast("list[Any]", value)]
-        else:
-            merged[key] = value
-    return merged
 
 
 @dataclass(frozen=True, slots=True)

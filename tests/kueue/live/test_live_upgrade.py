@@ -30,7 +30,7 @@ from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.building import SOURCE, build, built, find_go
 from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.controllers.launching import Wanted
-from gpu_tenancy.embedded.controllers.table import Row, read_rows, with_more
+from gpu_tenancy.embedded.controllers.table import Row, read_rows
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_definitions, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -41,6 +41,7 @@ from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local import up as deploying
 from gpu_tenancy.local.up import up
 from gpu_tenancy.model.names import EMBEDDED_CONTEXT
+from gpu_tenancy.model.plan.operators.gpus import merged
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.yaml import read_table
 
@@ -94,7 +95,7 @@ def _definitions(cache: Path, report: Report, storage: str) -> dict[Pin, Path]:
 
 def _without_gates(item: Wanted) -> Wanted:
     """Kueue exits for unknown gates, and the stack sets DisableWaitForPodsReady of 0.19."""
-    values = with_more(item.release.values, {"controllerManager": {"featureGates": None}})
+    values = merged(item.release.values, {"controllerManager": {"featureGates": None}}, append=True)
     return replace(item, release=replace(item.release, values=values))
 
 

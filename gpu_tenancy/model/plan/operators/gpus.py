@@ -50,13 +50,15 @@ def clashes(environment: Environment) -> Iterator[tuple[ResolvedPool, ResolvedPo
             yield pools[0], pool
 
 
-def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
-    """Merges values as Helm does: mappings are merged, other values replaced."""
+def merged(values: Mapping[str, Any], more: Mapping[str, Any], *, append: bool = False) -> Values:
+    """Merges values as Helm does: mappings are merged, other values replaced; with `append`, lists are appended."""
     out: Values = dict(values)
     for key, value in more.items():
         before = out.get(key)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        out[key] = merged(cast("Values", before), cast("Values", value)) if both else value
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            out[key] = merged(cast("Values", before), cast("Values", value), append=append)
+        else:
+            out[key] = [*before, *value] if append and isinstance(before, list) and isinstance(value, list) else value
     return out
 
 
