@@ -119,7 +119,7 @@ def main(  # noqa: PLR0913 - options of a command
 ) -> None:
     """Play random scenarios on the real Kueue and in the simulation, and report the agreement.
 
-    Exit code 2: less than 99 % of the scenarios agree.
+    Exit code 3: less than 99 % of the scenarios agree.
     """
     with terminal.errors():
         if docs and (scenarios or only or count < MINIMUM):

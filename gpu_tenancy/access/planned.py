@@ -12,7 +12,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import PlainTable
-from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.problems import nearest, unknown
 from gpu_tenancy.cluster.contexts import default_stack
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
@@ -118,7 +118,8 @@ class Access:
     def namespaces(self, namespace: str | None) -> tuple[str, ...]:
         """The namespaces of a question. Raises ConsoleError if no team has the namespace."""
         if namespace is not None and namespace not in self.stack.teams:
-            raise ConsoleError(f"stack {self.name} has no team '{namespace}'", nearest(namespace, self.stack.teams))
+            rule, fix = unknown("team", namespace, self.stack.teams)
+            raise ConsoleError(f"stack {self.name}: {rule}", fix)
         return (namespace,) if namespace else tuple(self.stack.teams)
 
 

@@ -170,7 +170,7 @@ def _paragraphs(command: Any) -> list[str]:
 
 
 def _label(argument: TyperArgument) -> str:
-    return argument.metavar or (argument.name or "").upper()
+    return (argument.metavar or (argument.name or "").upper()).strip("[].")
 
 
 def _option(option: TyperOption) -> str:

@@ -198,7 +198,7 @@ def _judge_room(found: Suitable, pods: PodSet, when: str) -> Answer:
             return Answer(Check.NODES, "never", (line,))
         requested = amounts_text(gpus(pods.pod) or pods.pod)
         what = f"a pod requests {requested}, but the largest of {suitable} has {most}"
-        return Answer(Check.NODES, "never", (f"{what}; request less in each of more pods (`--nodes`)",))
+        return Answer(Check.NODES, "never", (f"{what}; request less in each of more pods",))
     now = f"room for {plural(found.now, 'such pod')} {when} and" if found.now else f"no room for such a pod {when}, for"
     room = f"{suitable}, {now} {found.ever} when empty"
     if found.now >= pods.count:

@@ -15,7 +15,7 @@ from typing import Final
 from gpu_tenancy import kueue
 from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import amount_text, amounts, is_extended
+from gpu_tenancy.base.quantity import add, amount_text, amounts, gpus
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.bound import owner_title, owner_titles
 from gpu_tenancy.cluster.gangs import gang_queues
@@ -211,12 +211,12 @@ def _never(queues: Queues, workload: Workload) -> str:
 
 
 def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:
-    held = {flavor: amount for (flavor, name), amount in workload.held.items() if amount and is_extended(name)}
-    asked = sum(amount for name, amount in workload.total.items() if is_extended(name))
+    held = add(*({flavor: amount} for (flavor, name), amount in workload.held.items() if gpus({name: amount})))
+    asked = sum(gpus(workload.total).values())
     reserved = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime") if workload.assigned else ""
     since = reserved or text_at(workload.manifest, "metadata", "creationTimestamp")
-    gpus = held or ({"": asked} if asked else {})
-    return Affected(workload.label, workload.namespace, gpus, _hours(since, at), by, again, why)
+    by_flavor = held or ({"": asked} if asked else {})
+    return Affected(workload.label, workload.namespace, by_flavor, _hours(since, at), by, again, why)
 
 
 def _idle(now: Queues, teams: Mapping[str, Idle], at: datetime) -> Iterator[Affected]:

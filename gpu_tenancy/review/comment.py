@@ -111,7 +111,9 @@ def _sections(review: Review) -> Iterator[Section]:
     if now.caches:
         yield _table("caches", 14, all_["caches"])
     if now.people:
-        yield _table("people", 15, all_["people"])
+        roles = _listed("<b>Roles to log in</b>: whoever administers the cloud runs", map(code, now.commands))
+        table_of_people = _table("people", 15, all_["people"])
+        yield replace(table_of_people, lines=(*table_of_people.lines, *roles))
     yield _table("secrets", 16, all_["secrets"])
     yield Section("images", 17, tuple(_listed("<b>Images</b>", map(text, now.pulls))))
 
@@ -203,7 +205,6 @@ def _policy_changes(changes: PolicyChanges) -> Iterator[str]:
 
 _OUTCOMES: Final = {
     "unknown": " *(unknown until deployment)*",
-    "mistake": " *(internal error; not evaluated)*",
     "mended": " *(fixed by the rule's remediation)*",
 }
 

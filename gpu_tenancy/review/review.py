@@ -15,8 +15,8 @@ from gpu_tenancy.review.changes import Change
 class RuleLine:
     """One finding of a policy pack at level `mandatory` or `advisory`; `says` is place, problem and fix.
 
-    `outcome` is `broken`, `exempted`, `unknown` (until deployment), `mended` (fixed by the rule's remediation) or
-    `mistake` (internal error of the rule); `place` is kind and name of the resource.
+    `outcome` is `broken` (also by an internal error of the rule, as `says` tells), `exempted`, `unknown` (until
+    deployment) or `mended` (fixed by the rule's remediation); `place` is kind and name of the resource.
     """
 
     pack: str
@@ -26,7 +26,6 @@ class RuleLine:
     outcome: str
     place: str
     says: str
-    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -26,6 +27,7 @@ from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.output import Output, as_text, command, write_private, write_text
 from gpu_tenancy.base.progress import measured
 from gpu_tenancy.base.texts import hidden
+from gpu_tenancy.cluster import contexts
 from gpu_tenancy.cluster.demand import read_demands
 from gpu_tenancy.cluster.reading import Answer, Check
 from gpu_tenancy.doctor.results import Row, conclude
@@ -244,6 +246,11 @@ def test_file_errors_are_one_line_with_a_fix(
     with pytest.raises(typer.Exit) as ended, terminal.errors():
         raise error
     assert (ended.value.exit_code, capsys.readouterr().err) == (code, f"{words}\n")
+
+
+def test_an_interrupted_question_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "connect", Mock(side_effect=KeyboardInterrupt))
+    assert tenancy("claims", "a", "--kubeconfig", "nowhere").exit_code == terminal.ExitCode.INTERRUPTED
 
 
 def test_passes_on_errors_that_no_user_can_fix() -> None:

@@ -285,7 +285,7 @@ RUNNING = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase
           "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node"]),
         ([node(gpus=4)], [], 1, "never",
          [("a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu;"
-           " request less in each of more pods (`--nodes`)")]),
+           " request less in each of more pods")]),
         ([node()], [], 3, "later",
          ["1 suitable node, room for 1 such pod now and 1 when empty; the autoscaler must add nodes"]),
         ([node(model="l4")], [], 1, "later", ["no node of flavor a100 exists yet; the autoscaler must add one"]),

@@ -203,7 +203,7 @@ def test_the_first_check_that_says_never_decides() -> None:
     found = judged(only_gpus(job(pods=5)), Node=[node(gpus=4)])
     assert found.conclusion == (
         "Job train does not fit: nodes: a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4"
-        " nvidia.com/gpu; request less in each of more pods (`--nodes`)"
+        " nvidia.com/gpu; request less in each of more pods"
     )
 
 

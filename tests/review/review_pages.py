@@ -27,7 +27,6 @@ from gpu_tenancy.review.verdict import verdict
 PINNED = RuleLine(
     "workloads", "image-pinned", "high", "mandatory", "broken", "Job ml-research/nightly",
     "Job ml-research/nightly: image pytorch has no tag; set one, such as pytorch:2.9-cuda13",
-    "https://example.com/rules#image-pinned",
 )  # fmt: skip
 SURGE = RuleLine(
     "workloads", "surge-room", "medium", "advisory", "broken", "Deployment ml-serving/model-server",

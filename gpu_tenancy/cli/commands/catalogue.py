@@ -1,4 +1,4 @@
-"""Reference commands: cloud capabilities, machine types, the schema of stack files, policy packs."""
+"""Reference commands: machine types, the schema of stack files, policy packs."""
 
 import sys
 from pathlib import Path

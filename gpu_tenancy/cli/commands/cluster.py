@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural, visible
@@ -239,6 +239,8 @@ def doctor(
     [dim]tenancy cluster doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
+        if namespace and not live:
+            raise UsageError("-n selects guards that --live tries", "add --live, or remove -n")
         tree = options.tree_of(stack, project)
         loaded = tree.written
         rendered = rendering.preview(stack, projects.project_folder(project)) if cloud or live or charts else None

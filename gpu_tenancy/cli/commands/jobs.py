@@ -19,7 +19,7 @@ from gpu_tenancy.model.names import DEPLOYED_BY
 
 with lazily():
     from gpu_tenancy.cli.commands import up
-    from gpu_tenancy.cluster import demand
+    from gpu_tenancy.cluster import demand, reading
     from gpu_tenancy.cluster import pods as cluster_pods
     from gpu_tenancy.jobs import jobs as team_jobs
     from gpu_tenancy.jobs import kubectl, overview, requeueing
@@ -42,6 +42,8 @@ def claims(
     with asking(place) as cluster:
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
+        if not found:
+            reading.require_team(reading.read(cluster, ("Namespace", "LocalQueue"), team), team, "claims")
         show_answer(lambda: overview.claims(found, pods), overview.shown_claims, overview.data, output)
 
 
@@ -103,7 +105,7 @@ def top(
         if job:
             home, name = place_of(cluster, job, namespace)
         else:
-            home, name = team_of(cluster, None, namespace, "tenancy top"), ""
+            home, name = team_of(cluster, None, namespace, "tenancy top -n TEAM"), ""
         smi = kubectl.Kubectl.of(place, home).nvidia_smi if gpus else None
 
         def ask() -> tuple[tuple[overview.UseRow, ...], kubectl.Answers]:

@@ -1,6 +1,7 @@
 """Commands about notebooks: `tenancy notebook start`, `open` and `stop`."""
 
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -123,7 +124,8 @@ def open_(
             return
         port = port or NOTEBOOK_PORT
         terminal.out.print(f"http://127.0.0.1:{port}/lab?token={token}", highlight=False, soft_wrap=True)
-        kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
+        with suppress(KeyboardInterrupt):
+            kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
 
 
 def stop(name: Name = "", *, namespace: options.TeamOption = None, place: terminal.Place) -> None:

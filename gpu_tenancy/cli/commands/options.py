@@ -1,7 +1,7 @@
 """Options that several commands have, and the cluster, team, job or stack that they name."""
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -49,7 +49,7 @@ Sort = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show also what is usually left out.")]
 Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
-TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
+TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace; default: the context's.")]
 Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
 StackOption = Annotated[
     str | None, typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits.")
@@ -133,7 +133,7 @@ def place_of(cluster: "client.Cluster", job: str, namespace: str | None) -> tupl
     """Namespace and name of NAMESPACE/NAME or NAME; raises ConsoleError if there is no namespace, or there are two."""
     home, _, name = job.rpartition("/")
     if home and namespace:
-        raise UsageError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
+        raise UsageError(f"{job} and -n {namespace}: two namespaces", "remove one of them")
     home = home or namespace or cluster.namespace
     if not home:
         raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
@@ -152,7 +152,8 @@ def show_answer(
     if watch:
         if output:
             raise UsageError("--watch and -o cannot be combined", "remove one of them")
-        show.follow(terminal.out, lambda: shown(ask()), _EVERY)
+        with suppress(KeyboardInterrupt):
+            show.follow(terminal.out, lambda: shown(ask()), _EVERY)
         return
     with terminal.reported_if_slow("reading the cluster"):
         result = ask()
@@ -180,5 +181,3 @@ def asking(place: Place, *, rights: str = _RIGHTS) -> Generator["client.Cluster"
             yield cluster
     except errors.ApiError as error:
         raise ConsoleError(f"API server: {error}", fix_of(error, rights)) from error
-    except KeyboardInterrupt:
-        return

@@ -81,7 +81,8 @@ def preview(
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
     Exit code 3 if the verdict is Blocked: a mandatory policy is violated, Pulumi or the cloud refuses the change since
-    --base REF, or it restarts nodes of a protected pool. Policies are evaluated as at REF, too.
+    --base REF, it restarts nodes of a protected pool, or it removes a team that has claims. Policies are evaluated as
+    at REF, too.
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
@@ -114,7 +115,6 @@ def _read(place: terminal.Place) -> "reading.State":
         state = cluster_queues.read_settled(cluster, proposal.KINDS)
         # The embedded platform has its own version, whatever the stack's.
         return replace(state, kubernetes="" if _onto(place) else cluster.server_version())
-    raise typer.Exit(terminal.ExitCode.INTERRUPTED)
 
 
 def _onto(place: terminal.Place) -> Path | None:

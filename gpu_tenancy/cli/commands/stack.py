@@ -17,7 +17,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, answer, for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command, write_text
-from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.problems import unknown
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cli.commands import options
@@ -82,7 +82,8 @@ def explain(
         source = projects.read_stack(stack, folder)
         tree = shares.Tree(load.load(source))
         if team not in tree.stack.teams:
-            raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
+            rule, fix = unknown("team", team, tree.stack.teams)
+            raise ConsoleError(f"stack {stack}: {rule}", fix)
         heads = ("field", "value#~", "set by~", *(["reason~"] if verbose else []))
         table = terminal.table(*heads, title=str(source.file), drop=("set by",))
         fields: list[dict[str, object]] = []

@@ -1,6 +1,7 @@
 """`usage`, `queue`, `fit`, `why` and `ui`: questions about a running cluster, by the user's kubeconfig."""
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -233,7 +234,8 @@ def ui(
         sys.stdout.flush()
         terminal.err.print("open this address; Ctrl-C ends it", highlight=False, style="dim")
         try:
-            server.serve_forever()
+            with suppress(KeyboardInterrupt):
+                server.serve_forever()
         finally:
             refreshing.stop()
             server.server_close()

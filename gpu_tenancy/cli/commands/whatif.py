@@ -13,7 +13,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import write_text
-from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.problems import unknown
 from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options
@@ -88,7 +88,7 @@ def _known(tree: "shares.Tree", name: str | None) -> None:
         return
     if name in tree.stack.teams:
         raise ConsoleError(f"team {name} has no queue of its own", f"use {tree.queue_of(name)}, whose queue it shares")
-    raise ConsoleError(f"team {name} not found", nearest(name, tree.team_shares))
+    raise ConsoleError(*unknown("team", name, tree.team_shares))
 
 
 def _played(
@@ -259,6 +259,8 @@ def _jobs(
     """
     if (prometheus is None) == (source is None):
         raise UsageError("specify one of --used and --prometheus", "set --used to a file of recorded jobs")
+    if source is not None and month:
+        raise UsageError("--month selects from --prometheus, not from a file", "remove --month")
     if source is not None:
         return traces.Trace(source), source.name, {}
     period = statement.Period.of(month, datetime.now(UTC))

@@ -50,7 +50,7 @@ def pinned(chart: str, digest: str | None) -> str:
     """A chart for Helm: `oci://` references with their digest, which Helm checks (3.18 and later).
 
     Helm takes no digest for a chart of an HTTP repository: https://github.com/helm/helm/issues/3723. `tenancy cluster
-    charts` compares the archive of such a chart.
+    doctor STACK --charts` compares the archive of such a chart.
     """
     return f"{chart}@{digest}" if digest and chart.startswith(_OCI) else chart
 

@@ -121,9 +121,10 @@ def _job(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
         rule = "is not supported with MultiKueue, which copies no ComputeDomain to a worker"
         yield Problem(place, rule, "remove it, or add the job to the stack of a worker", about=(("multikueue",),))
         return
-    if not has_claims(stack.cluster) and stack.cluster.creation:
-        rule = f"requires ResourceClaims, but Kubernetes {stack.cluster.creation.version} is older than 1.34"
-        yield Problem(place, rule, "set cluster.create.version: 1.34 or later", about=(("cluster", "create"),))
+    if not has_claims(stack.cluster):
+        rule = f"requires ResourceClaims, but Kubernetes {stack.cluster.kubernetes} is older than 1.34"
+        key = ("cluster", "create", "version") if stack.cluster.creation else ("cluster", "version")
+        yield Problem(place, rule, f"set {'.'.join(key)}: 1.34 or later", about=(key,))
     elif there(tree, "dra_driver") and not serves_domains(tree):
         rule = "requires compute domains of NVIDIA's DRA driver, which its values disable"
         fix = "remove operators.draDriver.values.resources.computeDomains"
