@@ -41,8 +41,7 @@ class Tank:
     solid: float  # end of the guarantees
     tick: float  # the sum of limits
     numbers: str
-    remark: str  # guaranteed GPUs that depend on autoscaling or exceed the capacity
-    over: bool
+    remark: str  # guaranteed GPUs that depend on autoscaling
     says: str
 
 
@@ -54,12 +53,9 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     colours = flavor_hues(outlook)
     for supply in outlook.supply:
         text, place = partial(amount_text, supply.resource), partial(scale.percent, supply.flavor)
-        over, autoscaled = (supply.guaranteed - end for end in (supply.capacity.maximum, supply.capacity.minimum))
-        remark = ""
-        if over > 0:
-            remark = f"guarantees exceed capacity by {text(over)}"
-        elif autoscaled > 0:
-            remark = f"{text(autoscaled)} guaranteed {unit(supply.resource)} depend on autoscaling"
+        autoscaled = supply.guaranteed - supply.capacity.minimum
+        units = f"guaranteed {unit(supply.resource)}"
+        remark = f"{text(autoscaled)} {units} depend on autoscaling" if autoscaled > 0 else ""
         guaranteed, limits = text(supply.guaranteed), text(supply.limits)
         capacity = span(supply.capacity, supply.resource)
         numbers = f"{guaranteed} guaranteed of {capacity}, sum of limits {limits}"
@@ -72,7 +68,6 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
             tick=place(supply.limits),
             numbers=f"{guaranteed} of {capacity} · sum of limits {limits}",
             remark=remark,
-            over=over > 0,
             says=f"{supply.flavor}: {numbers}; {remark}" if remark else f"{supply.flavor}: {numbers}",
         )
 

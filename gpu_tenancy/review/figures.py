@@ -86,16 +86,13 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
     before = review.comparison.before if review.comparison else None
     now = review.now
     noun = next((unit(supply.resource) for supply in now.totals), "GPUs")
-    over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
     autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
     note = f"{noun}, always available"
-    if over:
-        note = f"{noun}; capacity exceeded: {', '.join(over)}"
-    elif autoscaled:
+    if autoscaled:
         note = f"{noun}; depends on autoscaling: {', '.join(autoscaled)}"
     was = [figure.usd for figure in before.bill.figures] if before else repeat(None)
     return (
-        _amount("guaranteed", now, before, note, "bad" if over else "good"),
+        _amount("guaranteed", now, before, note, "good"),
         _amount("limits", now, before, f"{noun}, sum of all limits"),
         *map(_cost, now.bill.figures, was),
     )

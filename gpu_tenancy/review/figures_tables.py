@@ -11,7 +11,7 @@ from gpu_tenancy.model.outlook import Access, Group, Serving, StackOutlook, Supp
 from gpu_tenancy.model.outlook.data import DataAccess
 from gpu_tenancy.model.outlook.shares import NOTHING, OWN_QUEUE, Cost, Holding, Span
 from gpu_tenancy.model.plan.costs import OWN
-from gpu_tenancy.pages.tables import Cell, Column, Row, Table, Tone, columns, compared, row
+from gpu_tenancy.pages.tables import Cell, Column, Row, Table, columns, compared, row
 from gpu_tenancy.review.figures import sharing, span, work
 from gpu_tenancy.review.review import Review, Used
 from gpu_tenancy.review.verdict import total
@@ -136,11 +136,10 @@ def _supply(outlook: StackOutlook) -> Table:
 
 def _flavor(supply: Supply) -> Row:
     minimum, maximum = supply.capacity.minimum, supply.capacity.maximum
-    tone: Tone | None = "bad" if supply.guaranteed > maximum else None
     text, per_price = partial(amount_text, supply.resource), 1000 if supply.resource == CPU else 1
     flavor = supply.flavor, supply.product or DASH, supply.resource, span(supply.capacity, supply.resource)
-    shares = share(supply.guaranteed, minimum), Cell(share(supply.guaranteed, maximum), tone=tone)
-    guarantees = Cell(text(supply.guaranteed), tone=tone), *shares, text(max(0, maximum - supply.guaranteed))
+    shares = share(supply.guaranteed, minimum), share(supply.guaranteed, maximum)
+    guarantees = text(supply.guaranteed), *shares, text(maximum - supply.guaranteed)
     limits = text(supply.limits), share(supply.limits, minimum), share(supply.limits, maximum)
     # Of a CPU of a node without GPUs; memory is included in the CPUs' price.
     price = DASH if supply.resource == MEMORY else _hour(supply.price and supply.price * per_price)

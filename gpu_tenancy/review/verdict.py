@@ -74,8 +74,6 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         return Verdict("bad", BLOCKED, (*refused, *policies, *people, guarantees, *risks, *rest), first)
     if refused:
         return Verdict("bad", BLOCKED, (*refused, *people, *risks, *policies, guarantees, *rest), first)
-    if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
-        return Verdict("bad", BLOCKED, (guarantees, *people, *policies, *risks, *rest), 1)
     if gained or risks or len(policies) > 1 or (rules and _without_effect(rules)):
         return Verdict("notice", REVIEW, (*people, *risks, *policies, guarantees, *rest))
     if support or (rules and (rules.advice or rules.exempted)):
@@ -124,10 +122,6 @@ def finding_counts(rules: Rules) -> Iterator[str]:
 
 
 def _guarantees(now: StackOutlook) -> str:
-    over = [supply for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
-    if over:
-        flavors = (_against(supply, supply.capacity.maximum, "available") for supply in over)
-        return f"Guarantees exceed capacity: {', '.join(flavors)}"
     autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
     if autoscaled:
         flavors = (_against(supply, supply.capacity.minimum, "always available") for supply in autoscaled)

@@ -148,7 +148,7 @@ def test_an_ambiguous_team_requires_the_stack(
     assert run(project, "stack", "explain", "speech", "--stack", "good").exit_code == 0
     assert "no stack has a team 'nobody'; specify a stack" in run(project, "stack", "explain", "nobody").stderr
     misspelt = run(project, "stack", "explain", "speach", "--stack", "good")
-    assert "stack good: unknown team 'speach'; did you mean 'speech'?" in misspelt.stderr
+    assert "stack good: unknown team 'speach' (did you mean 'speech'?)" in misspelt.stderr
     for stack in ("good", "other"):
         cohort = {"metadata": {"name": "org", "annotations": {STACK: stack}}}
         with serving(tmp_path, {(KUEUE, "Cohort"): [cohort]}) as kubeconfig:

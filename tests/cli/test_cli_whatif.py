@@ -130,7 +130,7 @@ def test_reports_all_scenario_problems_and_writes_no_page(project: Project, tmp_
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--team", "speach"), "team speach not found; did you mean 'speech'?"),
+        (("--team", "speach"), "unknown team 'speach' (did you mean 'speech'?)"),
         (("--team", "speech", "--last", "third"), "--team and --last cannot be combined; use one of them"),
         (("--workloads", "nowhere.yaml"), "nowhere.yaml: cannot read the file: No such file or directory"),
     ],

@@ -153,14 +153,13 @@ def full() -> Review:
 
 
 def bare() -> Review:
-    """A review with the fewest parts: no base, no policy pack, no price, guarantees above capacity."""
+    """A review with the fewest parts: no base, no policy pack, no price."""
     sections = small()
     del sections["teams"]["vision"]["serving"], sections["cohorts"]
     for sections_of_team in sections["teams"].values():
         sections_of_team.pop("cohort", None)
     now = outlook_of(sections)
-    over = tuple(replace(supply, guaranteed=supply.capacity.maximum + 3, price=None) for supply in now.supply)
-    return reviewed(replace(now, supply=over))
+    return reviewed(replace(now, supply=tuple(replace(supply, price=None) for supply in now.supply)))
 
 
 @cache

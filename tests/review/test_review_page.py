@@ -105,19 +105,11 @@ def test_an_unknown_price_is_unknown_and_never_0() -> None:
     assert "No price for node pool h100; costs that include it are lower bounds." in Page(page(review)).words
 
 
-def test_overcommitted_flavors_are_highlighted() -> None:
+def test_a_page_begins_with_what_the_stack_is_and_needs() -> None:
     words = Page(page(bare())).words
     standing = "environment test: not production (not protected, guards warn) · 99 resources"
     assert words.startswith(f"test: GPU tenancy test {standing} Expected in the cluster, not checked: ")
     assert "kubectl api-versions must list " in words
-    assert (
-        "Guarantees exceed capacity: h100 (19 GPUs guaranteed, 16 available), l4 (11 GPUs guaranteed, 8 available)"
-        in words
-    )
-    assert "19 of 16 · sum of limits 16 · guarantees exceed capacity by 3" in words
-    first = key_figures(bare())[0]
-    assert (first.value, first.beside, first.tone) == ("30", "of 24", "bad")
-    assert first.note == "GPUs; capacity exceeded: h100, l4"
 
 
 def test_each_number_is_shown_with_its_base_value() -> None:
@@ -272,7 +264,7 @@ def test_supply_is_drawn_to_the_scale_of_the_longest_bar() -> None:
     h100, l4 = tanks(outlook_of(sections))
     assert (h100.sure, h100.rail, h100.solid, h100.tick) == (0, 80, 40, 100)
     assert h100.numbers == "8 of 0\N{EN DASH}16 · sum of limits 20"
-    assert (h100.remark, h100.over) == ("8 guaranteed GPUs depend on autoscaling", False)
+    assert h100.remark == "8 guaranteed GPUs depend on autoscaling"
     assert (l4.sure, l4.rail, l4.solid, l4.tick, l4.remark) == (40, 40, 10, 30, "")
 
 
@@ -332,8 +324,7 @@ def test_a_comment_shows_what_the_stack_local_does_not_have() -> None:
     ):
         assert part in found
     fewest = comment(bare())
-    assert "\n- Guarantees exceed capacity: h100 (19 GPUs guaranteed, 16 available), l4 (11" in fewest
-    assert "\n| guaranteed | **30** of 24 | GPUs; capacity exceeded: h100, l4 |\n" in fewest
+    assert "\n- Guarantees fit\n" in fewest
     assert "### Changes" not in fewest
     assert "*new*" not in fewest
 

@@ -132,7 +132,7 @@ def _show_teams(result: "deploying.Result") -> None:
 
 
 def _judge(environment: "deploying.Environment", packs: Sequence[str]) -> None:
-    """Shows the verdict of packs. Raises typer.Exit if a mandatory rule is violated, or guarantees exceed the nodes."""
+    """Shows the verdict of packs. Raises typer.Exit if a mandatory rule is violated."""
     read = environment.read
     seen = build.review(rendering.rendered(read), read.project, policies=packs)
     review_text.show_verdict(terminal.out, seen)
