@@ -278,13 +278,16 @@ def test_a_stateful_set_keeps_its_ordinals_and_finalizers(tenant: Person, kept: 
 
 
 def test_a_job_has_room_for_what_kueue_writes(tenant: Person, kept: Callable[..., Any]) -> None:
-    """Near the limits of the API server and etcd, a job cannot be stopped, and a pod not be deleted."""
+    """At the limits of the API server and etcd, a job cannot be stopped, and a pod not be deleted."""
     own = kept(HELD)
-    words = "bytes, and could grow until nobody can stop or delete it; keep at most 204800"
+    words = "bytes of annotations, and Kueue could not stop it; keep at most 204800"
     assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "é" * 103_000}}})
     assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 150_000}}})
-    own["spec"]["template"]["spec"]["containers"][0]["args"] = ["x" * 210_000]
-    assert words in tenant.refusal({**own, "metadata": {**own["metadata"], "name": "large"}})
+    other, container = {**own, "metadata": {**own["metadata"], "name": "other"}}, own["spec"]["template"]["spec"]
+    container["containers"][0]["args"] = ["<" * 210_000]
+    assert "bytes in etcd, and could grow until nobody can stop or delete it; keep at most" in tenant.refusal(other)
+    container["containers"][0]["args"] = ["x" * 1_000_000]
+    assert not tenant.refusal(other)
 
 
 def test_init_containers_of_what_kueue_counted_stay_as_they_are(
