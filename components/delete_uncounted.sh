@@ -41,13 +41,13 @@ decide='
       if (part[1] == "i" && own[part[2]] + amount > most[part[2]]) most[part[2]] = own[part[2]] + amount }
     for (i = 1; i < count; i++) { split(parts[i], part, " "); if (part[1] == "c") own[part[2]] += number(part[3]) }
     for (g in gpu) { amount = own[g] > most[g] ? own[g] : most[g] + 0
-      if (amount > 0) holding[$2] = 1
+      if (amount > 0 || $1 == "D") holding[$2] = 1
       if ($1 == "P") { has[$2, g] = amount; bound[g] += amount } } }
   $1 == "A" || $1 == "W" {
     job[$2] = $6 != "" ? $6 : $2; known[job[$2]] = 1; owner[$2] = $7 ~ /^[^;]*;$/ ? substr($7, 1, length($7) - 1) : ""
     if ($4 ~ /Finished/) next
     if ($4 ~ /^Evicted/ && substr($4, 9) < since) { stuck[job[$2]] = ", of a job that was evicted"
-      for (g in gpu) if ($1 == "A" && $3 != "false" && index(";" $5, ";" g " ")) kept[$2] = job[$2]
+      if ($1 == "A" && $3 != "false") kept[$2] = job[$2]
       if ($8 != "") deleted[$2] = owner[$2]
       next }
     live[job[$2]] = 1
@@ -66,7 +66,7 @@ decide='
     for (g in gpu) for (p in workload)
       if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || of[p] in stuck || !(of[p] in live)))
         print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" stuck[of[p]]
-    for (w in kept) if (!(kept[w] in held)) print w "|||" deleted[w] "|Workload " w " keeps quota without pods" stuck[kept[w]] }'
+    for (w in kept) if (!(kept[w] in held)) print w "|||" deleted[w] "|Workload " w " keeps quota without GPUs" stuck[kept[w]] }'
 uncounted() { # team: sets `found`, and `admitted` if Kueue has admitted a Workload of it
   of_pods=$(kubectl get pods --namespace "$1" --field-selector status.phase!=Succeeded,status.phase!=Failed \
     --output go-template="$pods") || return 1
