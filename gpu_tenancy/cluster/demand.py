@@ -125,7 +125,7 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     if kind is None or not kind.is_queued:
         known = ", ".join(sorted({known.kind for known in kinds().values() if known.is_queued}))
         group = text_at(manifest, "apiVersion").rpartition("/")[0] or "v1"
-        raise ConsoleError(f"{name} ({group}): unsupported kind", f"supported kinds: {known}")
+        raise ConsoleError(f"{name} ({group}): unsupported kind", f"use one of: {known}")
     placed: Manifest = {**manifest, "metadata": {**map_at(manifest, "metadata"), "namespace": namespace}}
     found = _demand(placed, kind)
     if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):

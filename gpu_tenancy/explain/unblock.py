@@ -104,7 +104,7 @@ class Unblock:
             return f"wait, or remove the workloads ahead of it: {named(self.ahead)}"
         if self.admitted_instead:
             return f"wait for the workloads that are admitted first, such as {named(self.admitted_instead)}"
-        return "no running workload's end would admit it on its own"
+        return "wait until several workloads end: no single one would admit it"
 
 
 def not_simulated_text(parts: Sequence[str]) -> str:

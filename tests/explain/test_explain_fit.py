@@ -412,7 +412,7 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
         ("", "FILE: empty file; add a Pod, a Job or another workload"),
         ("- 1", "FILE: a document is not a Kubernetes object; add apiVersion, kind and metadata"),
         ("a: [", "FILE:1: invalid YAML: "),
-        ("{apiVersion: v1, kind: Secret}", "Secret (v1): unsupported kind; supported kinds: "),
+        ("{apiVersion: v1, kind: Secret}", "Secret (v1): unsupported kind; use one of: "),
         ("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other}}",
          "Pod p: namespace other does not match team research; run `tenancy fit other`"),
     ],

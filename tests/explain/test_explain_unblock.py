@@ -207,7 +207,7 @@ def test_a_large_tree_is_simulated_less_and_reports_it(monkeypatch: pytest.Monke
         "simulation: ending one workload would not admit it (tested 8 of 13 running workloads)",
         "simulation: ending 8 workloads in sequence, lowest priority first, would not admit it",
     )
-    assert found.fix == f"no running workload's end would admit it on its own; {ASK}"
+    assert found.fix == f"wait until several workloads end: no single one would admit it; {ASK}"
 
 
 # It is not simulated.
