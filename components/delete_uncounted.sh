@@ -19,9 +19,9 @@ rows=$rows'{{range .status.conditions}}{{if and (eq .type "QuotaReserved") (eq .
 rows=$rows'{{$row}}|{{.metadata.name}}|{{.spec.active}}|'
 rows=$rows'{{range .status.conditions}}{{if eq .status "True"}}{{if eq .type "Finished" $evicted}}{{.type}} {{.lastTransitionTime}};{{end}}{{end}}{{end}}|'
 rows=$rows'{{with .status.admission}}{{range .podSetAssignments}}{{range $name, $amount := .resourceUsage}}{{$name}} {{$amount}};{{end}}{{end}}{{end}}|'
-rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{.}}{{end}}{{end}}|'
+rows=$rows'{{with .metadata.annotations}}{{with index . "kueue.x-k8s.io/workload-slice-name"}}{{printf "%q" .}}{{end}}{{end}}|'
 rows=$rows'{{range .metadata.ownerReferences}}{{.kind}} {{.apiVersion}} {{.name}} {{.uid}};{{end}}|'
-rows=$rows'{{if .metadata.deletionTimestamp}}D{{end}}{{"\n"}}{{end}}'
+rows=$rows'{{with .metadata.deletionTimestamp}}{{.}}{{end}}{{"\n"}}{{end}}'
 # Of Workloads that count fewer GPUs than their pods have: the pods and, once, the owner. A job that was evicted before
 # `since` counts none: Kueue keeps its quota as long as its operator says that it is active. Workloads of MultiKueue never
 # count as evicted, since a worker may not answer. Rows D are pods whose grace period has begun. The sizes of an elastic
@@ -48,7 +48,7 @@ decide='
     if ($4 ~ /Finished/) next
     if ($4 ~ /^Evicted/ && substr($4, 9) < since) { stuck[job[$2]] = ", of a job that was evicted"
       if ($1 == "A" && $3 != "false") kept[$2] = job[$2]
-      if ($8 != "") deleted[$2] = owner[$2]
+      if ($8 != "" && $8 < since) deleted[$2] = owner[$2]
       next }
     live[job[$2]] = 1
     if ($3 == "false" || $1 == "W") next
@@ -62,11 +62,11 @@ decide='
       of[p] = workload[p] in job ? job[workload[p]] : workload[p]
       if (!(workload[p] in job) && size[p] in known && job_of(size[p]) == job_of(workload[p])) of[p] = size[p]
       for (g in gpu) total[of[p], g] += has[p, g]
-      if (p in holding) held[of[p]] = 1 }
+      if (p in holding) held[of[p]] = 1; else runs[of[p]] = 1 }
     for (g in gpu) for (p in workload)
       if (has[p, g] > 0 && total[of[p], g] > at[of[p], g] + 0 && (bound[g] > counted[g] + 0 || of[p] in stuck || !(of[p] in live)))
         print of[p] "|" p "|" uid[p] "|" owner[workload[p]] "|Workload " of[p] " counts " at[of[p], g] + 0 " of " total[of[p], g] " " g " on nodes" stuck[of[p]]
-    for (w in kept) if (!(kept[w] in held)) print w "|||" deleted[w] "|Workload " w " keeps quota without GPUs" stuck[kept[w]] }'
+    for (w in kept) if (!(kept[w] in held)) print w "|||" (kept[w] in runs ? owner[w] : deleted[w]) "|Workload " w " keeps quota without GPUs" stuck[kept[w]] }'
 uncounted() { # team: sets `found`, and `admitted` if Kueue has admitted a Workload of it
   of_pods=$(kubectl get pods --namespace "$1" --field-selector status.phase!=Succeeded,status.phase!=Failed \
     --output go-template="$pods") || return 1
@@ -94,7 +94,7 @@ for team in $(cut -d '|' -f 2 "$HOME/before" | sort -u); do
     if [ -n "$name" ]; then
       names="$names $name"
       event UncountedGPUs "deleted: $why" v1 Pod "$name" "$uid"
-    else # Kueue makes it again, and it waits; with an owner, Kueue has kept it since an earlier run
+    else # Kueue makes it again, and it waits; with an owner, Kueue does not let go of it, or its other pods run
       delete workloads.kueue.x-k8s.io "$job"
       event UncountedGPUs "deleted: $why" kueue.x-k8s.io/v1beta2 Workload "$job" -
     fi

@@ -59,9 +59,9 @@ class UncountedPods(PlatformJob):
 
     Only where their Workload is gone or has finished, its job was evicted half an hour ago, or pods of the namespace
     hold more GPUs than its Workloads count, in two reads. It also deletes Workloads that were evicted then and keep
-    quota without GPUs, and the job of one that Kueue has kept since the run before. So GPUs are free after some time,
-    whatever kept an operator from stopping pods. Pods of gangs, and pods that are older than Kueue, name no Workload.
-    A job is read from the Workload, since tenants can write owners of pods.
+    quota without GPUs, and the job of one that Kueue then keeps, or whose other pods run. So GPUs are free after some
+    time, whatever kept an operator from stopping pods. Pods of gangs, and pods that are older than Kueue, name no
+    Workload. A job is read from the Workload, since tenants can write owners of pods.
     """
 
     account = UNCOUNTED

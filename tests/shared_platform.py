@@ -26,7 +26,7 @@ LONGEST: Final = ("tests/docs/test_docs_running.py", "tests/cli/test_cli_command
 
 NEXT: Final = pytest.StashKey[pytest.Item | None]()  # the next test
 
-# Files of the deployment `research`: a platform of their own, because all of tests/kueue/live would take longest.
+# Files of the deployment `research`, and two more: all of tests/kueue/live on one platform would take longest.
 RESEARCH: Final = (
     "answers", "borrowing", "counted", "gangs", "idle", "jobs", "notebooks", "submitting", "teams", "ui", "updates",
 )  # fmt: skip

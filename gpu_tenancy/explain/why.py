@@ -273,6 +273,25 @@ def _too_few(target: Target) -> Reason | None:
     return too_few(together, sum(template.count for template in target.demand.templates))
 
 
+def _unstarted(target: Target, state: State) -> running.Why:
+    """Why pods of a gang do not run for which its queue has quota."""
+    if blocked := running.blocked_pods(target.pods, state):
+        return blocked
+    if rejected := running.rejected_pods(target, state):
+        return running.explain_rejection(target, rejected[0])
+    if not target.groups:
+        fix = "check that the Volcano controller is running"
+        return running.Why((), "Volcano has not created a PodGroup for it", fix)
+    own = text_at(target.manifest, "apiVersion").startswith("batch.volcano.sh/")
+    phases = {text_at(group, "status", "phase") for group in target.groups}
+    if own and phases == {"Inqueue"} and state.sees("Pod") and not target.pods:
+        # https://github.com/volcano-sh/volcano/issues/5973
+        fix = "if that lasts, submit it with another name: Volcano can lose a Job with the name of one deleted before"
+        return running.Why((), "Volcano lets it start, but has not created its pods", fix)
+    reason = "no capacity for all pods of the gang at the same time"
+    return running.Why((), reason, "wait for nodes; the gang starts as a whole")
+
+
 def _gang(target: Target, state: State) -> running.Why:
     name = text_at(target.groups[0], "spec", "queue") if target.groups else target.demand.gang or "default"
     lines = [f"gang in Volcano queue {name}: all pods start together", *_groups(target)]
@@ -285,7 +304,6 @@ def _gang(target: Target, state: State) -> running.Why:
         lines.append("Volcano has not reported usage for any queue: its controller is not running")
     answer, known = judge_gang(queues, name, pods, target.demand.together), state.knows("Queue")
     lines += answer.lines if known else [state.missing["Queue"].text]
-    blocked = running.blocked_pods(target.pods, state)
     if few := _too_few(target):
         reason, fix = few
     elif known and name not in {queue.name for queue in queues} and answer.verdict == "never":
@@ -296,16 +314,7 @@ def _gang(target: Target, state: State) -> running.Why:
     elif known and answer.verdict == "later":
         reason = f"Volcano queue {name} is at capacity: {answer.lines[0]}"
         fix = "wait until other gangs of the team end"
-    elif blocked:
-        lines += blocked.lines
-        reason, fix = blocked.reason, blocked.fix
-    elif not target.pods and {text_at(one, "status", "phase") for one in target.groups} == {"Inqueue"}:
-        reason = "Volcano lets it start, but has not created its pods"
-        # https://github.com/volcano-sh/volcano/issues/5973
-        fix = "if that lasts, submit it with another name: Volcano can lose a Job with the name of one deleted before"
-    elif target.groups:
-        reason = "no capacity for all pods of the gang at the same time"
-        fix = "wait for nodes; the gang starts as a whole"
     else:
-        reason, fix = "Volcano has not created a PodGroup for it", "check that the Volcano controller is running"
+        found = _unstarted(target, state)
+        return replace(found, lines=[*lines, *found.lines])
     return running.Why(lines, reason, fix)

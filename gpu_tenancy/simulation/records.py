@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import CPU, MEMORY, amount, is_extended
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount, gpus
 from gpu_tenancy.cluster.workloads import EXECUTED
 from gpu_tenancy.model.fields import Bytes, Count, Cpu, Duration, Positive, Section
 from gpu_tenancy.model.names import USER
@@ -225,9 +225,9 @@ def _part(assignment: Any) -> Part:
     count = int(assignment.get("count") or 1)
     usage = {name: amount(name, value) // count for name, value in assignment.get("resourceUsage", {}).items()}
     flavors: dict[str, str] = assignment.get("flavors", {})
-    gpus = sum(amount for name, amount in usage.items() if is_extended(name))
-    flavor = next((flavors[name] for name in usage if is_extended(name) and name in flavors), flavors.get(CPU))
-    return Part(count, gpus, flavor, usage.get(CPU), usage.get(MEMORY))
+    of_gpus = gpus(usage)
+    flavor = next((flavors[name] for name in of_gpus if name in flavors), flavors.get(CPU))
+    return Part(count, sum(of_gpus.values()), flavor, usage.get(CPU), usage.get(MEMORY))
 
 
 def _seconds(at: str | float) -> float:

@@ -279,15 +279,23 @@ def test_a_stateful_set_keeps_its_ordinals_and_finalizers(tenant: Person, kept: 
 
 def test_a_job_has_room_for_what_kueue_writes(tenant: Person, kept: Callable[..., Any]) -> None:
     """At the limits of the API server and etcd, a job cannot be stopped, and a pod not be deleted."""
-    own = kept(HELD)
+    texts = ("x" * 1_000_000, "<" * 210_000, "\a" * 210_000, "\x01" * 210_000, "x" * 1_210_000)
+    (container,) = pod_of()["containers"]
+    large, *too_large = (pod_of(containers=[{**container, "args": [text]}]) for text in texts)
+    own = {**HELD, "spec": {**HELD["spec"], "template": {"spec": large}}}
+    assert not tenant.refusal(own)
+    kept(own)
     words = "bytes of annotations, and Kueue could not stop it; keep at most 204800"
     assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "é" * 103_000}}})
     assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 150_000}}})
-    other, container = {**own, "metadata": {**own["metadata"], "name": "other"}}, own["spec"]["template"]["spec"]
-    container["containers"][0]["args"] = ["<" * 210_000]
-    assert "bytes in etcd, and could grow until nobody can stop or delete it; keep at most" in tenant.refusal(other)
-    container["containers"][0]["args"] = ["x" * 1_000_000]
-    assert not tenant.refusal(other)
+    words = "bytes in etcd, and could grow until nobody can stop or delete it; keep at most"
+    for spec in too_large:
+        assert words in tenant.refusal(pod(RESEARCH, RESEARCH, spec))
+        assert words in tenant.refusal(replicas("Deployment", RESEARCH, RESEARCH, spec=spec))
+    grouped = pod(RESEARCH, RESEARCH, large)
+    assert not tenant.refusal(grouped)
+    grouped["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "g"
+    assert f"{words} 150000" in tenant.refusal(grouped)
 
 
 def test_init_containers_of_what_kueue_counted_stay_as_they_are(

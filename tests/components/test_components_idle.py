@@ -171,15 +171,16 @@ BEYOND: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "of others, and a job that was evicted keeps quota": ("c example.com/nic 4;",
         [f"A|x|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}"], ["workloads.kueue.x-k8s.io x"]),
     "of others, and Kueue keeps the deleted Workload of such a job": ("",
-        [f"A|x|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}|D"], ["workloads.kueue.x-k8s.io x", "Job.batch j"]),
+        [f"A|x|true|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}|{LONG_AGO}"],
+        ["workloads.kueue.x-k8s.io x", "Job.batch j"]),
     "of a CPU job that was evicted": (
-        "c cpu 4;", [f"A|w|true|Evicted {LONG_AGO};|cpu 4;||{OF_JOB}"], ["workloads.kueue.x-k8s.io w"]
+        "c cpu 4;", [f"A|w|true|Evicted {LONG_AGO};|cpu 4;||{OF_JOB}"], ["workloads.kueue.x-k8s.io w", "Job.batch j"]
     ),
     "of a CPU job that ends slowly": (
         "", ['D|q|v|c cpu 4;|"x"||||', f"A|x|true|Evicted {LONG_AGO};|cpu 4;||{OF_JOB}"], []
     ),
     "of CPU only, of a job that was evicted and keeps GPUs": ("c cpu 4;",
-        [f"A|w|true|Evicted {LONG_AGO};|cpu 4;{GPU} 4;||{OF_JOB}"], ["workloads.kueue.x-k8s.io w"]),
+        [f"A|w|true|Evicted {LONG_AGO};|cpu 4;{GPU} 4;||{OF_JOB}"], ["workloads.kueue.x-k8s.io w", "Job.batch j"]),
     "of a job that was evicted, whose next size waits": (f"c {GPU} 4;",
         [f"A|w|true|Evicted {LONG_AGO};|{GPU} 4;||", "W|t|true|||w|", f"A|x|true||{GPU} 8;||"], ["pods p"]),
     "of others, and a stopped job keeps quota": ("", [f"A|x|false|Evicted {LONG_AGO};|{GPU} 4;||{OF_JOB}"], []),
