@@ -288,14 +288,10 @@ def test_a_job_has_room_for_what_kueue_writes(tenant: Person, kept: Callable[...
     words = "bytes of annotations, and Kueue could not stop it; keep at most 204800"
     assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "é" * 103_000}}})
     assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x" * 150_000}}})
-    words = "bytes in etcd, and could grow until nobody can stop or delete it; keep at most"
+    words = "bytes in etcd, and could grow until nobody can stop or delete it; keep at most 1200000"
     for spec in too_large:
         assert words in tenant.refusal(pod(RESEARCH, RESEARCH, spec))
         assert words in tenant.refusal(replicas("Deployment", RESEARCH, RESEARCH, spec=spec))
-    grouped = pod(RESEARCH, RESEARCH, large)
-    assert not tenant.refusal(grouped)
-    grouped["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "g"
-    assert f"{words} 150000" in tenant.refusal(grouped)
 
 
 def test_init_containers_of_what_kueue_counted_stay_as_they_are(
