@@ -62,9 +62,9 @@ check: ready-clouds ## Run what `make test` leaves: strict types, and the other 
 	@command -v pulumi >/dev/null || $(MAKE) --no-print-directory engine || echo "tests with the Pulumi CLI are skipped"
 	@$(MAKE) --no-print-directory -j 2 rest strict
 
-# These wait for controllers, so more processes of tests than cores keep two cores busy: one for each shared platform.
-# Five processes and their platforms take 13 GB, the strict types 5.
-rest: PROCESSES = $(shell $(RUN) python -c 'print(5 if $(HALF_OF_MEMORY) > 11500 else 3 if $(HALF_OF_MEMORY) > 10000 else 2)')
+# These wait for controllers, so more processes of tests than cores keep two cores busy; five are no faster. A process and
+# its platforms take 3 to 4 GB, the strict types 5.
+rest: PROCESSES = $(shell [ $(HALF_OF_MEMORY) -gt 11000 ] && echo 4 || { [ $(HALF_OF_MEMORY) -gt 10000 ] && echo 3 || echo 2; })
 rest: ready-clouds
 	@$(PYTEST) -m "(platform or slow) and not smoke"
 
