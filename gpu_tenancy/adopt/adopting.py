@@ -192,7 +192,7 @@ def _try(made: Adopted, team: str, key: Sequence[str], value: str) -> None:
 
 def _set(entry: Mapping[str, Any], key: Sequence[str], value: Any) -> dict[str, Any]:
     first, *rest = key
-    return {**entry, first: _set(entry.get(first, {}), tuple(rest), value) if rest else value}
+    return {**entry, first: _set(entry.get(first, {}), rest, value) if rest else value}
 
 
 def _live(seen: Seen, item: KubernetesObject) -> Manifest | None:

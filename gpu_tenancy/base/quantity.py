@@ -253,5 +253,10 @@ def gpus(amounts: Amounts) -> dict[str, int]:
     return {name: amounts[name] for name in _shown(amounts) if is_extended(name)}
 
 
+def gpu_count(amounts: Amounts) -> int:
+    """The number of all GPUs of an amount, whatever their resources."""
+    return sum(gpus(amounts).values())
+
+
 def _shown(amounts: Amounts) -> list[str]:
     return [name for name in ordered(amounts) if amounts[name] and name not in CLAIMED]

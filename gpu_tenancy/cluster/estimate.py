@@ -13,10 +13,10 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from gpu_tenancy.base.grouping import grouped
-from gpu_tenancy.base.json import at, int_at, text_at
-from gpu_tenancy.base.quantity import gpus
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.base.quantity import gpu_count
 from gpu_tenancy.cluster.pods import Manifest, named
-from gpu_tenancy.cluster.workloads import EXECUTED, Workload
+from gpu_tenancy.cluster.workloads import Workload, executed
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import Simulation
 from gpu_tenancy.kueue.replay import waits
@@ -118,9 +118,9 @@ class Expected:
         deadlines = [at(self.jobs.get(owner, {}), "spec", "activeDeadlineSeconds") for owner in workload.owners]
         most = at(manifest, "spec", "maximumExecutionTimeSeconds")
         if isinstance(most, int):
-            deadlines.append(most - sum(int_at(manifest, "status", field) for field in EXECUTED))
+            deadlines.append(most - executed(manifest))
         bounds = [max(0.0, deadline - ran) for deadline in deadlines if isinstance(deadline, int)]
-        recorded = self.history.left(workload.namespace, sum(gpus(workload.total).values()), ran, share)
+        recorded = self.history.left(workload.namespace, gpu_count(workload.total), ran, share)
         return min(bounds if recorded is None else [*bounds, recorded], default=None)
 
 

@@ -31,9 +31,6 @@ Kind = Literal[
     "NetworkPolicy", "RoleBinding", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 ]  # fmt: skip
 
-KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
-
 NO_ROLE: Final = "check the name of the namespace, or ask the platform team for a role in it"
 _FORBIDDEN_LIST: Final = re.compile(
     r'cannot list resource "([^"]+)" in API group "([^"]*)" (at the cluster scope|in the namespace "[^"]+")'
@@ -54,6 +51,8 @@ _WHO: Final[Mapping[str, str]] = _TABLE["who"]
 _SOURCES: Final[Mapping[Kind, _Source]] = {
     kind: _Source(version, **row) for version, kinds in _TABLE["kinds"].items() for kind, row in kinds.items()
 }
+KUEUE: Final = _SOURCES["ClusterQueue"].api_version
+VOLCANO: Final = _SOURCES["Queue"].api_version
 
 
 @dataclass(frozen=True, slots=True)

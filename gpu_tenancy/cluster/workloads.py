@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import add, amounts, gpus, times
+from gpu_tenancy.base.quantity import add, amounts, gpu_count, gpus, times
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.kube.waiting import condition, is_true
@@ -253,9 +253,14 @@ def ahead(workload: Workload, others: Iterable[Workload]) -> list[Workload]:
     return pending[: labels.index(workload.label)] if workload.label in labels else pending
 
 
-# Seconds that a Workload was admitted before its last eviction; v1beta1 has the second spelling.
+# Fields of `executed`; v1beta1 has the second spelling.
 EXECUTED: Final = ("accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
 _HOUR: Final = 3600
+
+
+def executed(manifest: Manifest) -> int:
+    """Seconds that a Workload was admitted before its last eviction."""
+    return sum(int_at(manifest, "status", field) for field in EXECUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +295,5 @@ def interrupted(workloads: Iterable[Workload]) -> Iterator[Interrupted]:
         for workload in found:
             for one in maps_at(workload.manifest, "status", "schedulingStats", "evictions"):
                 counted[text_at(one, "reason")] += int_at(one, "count")
-            seconds = sum(int_at(workload.manifest, "status", field) for field in EXECUTED)
-            gpu_seconds += seconds * sum(gpus(workload.total).values())
+            gpu_seconds += executed(workload.manifest) * gpu_count(workload.total)
         yield Interrupted(team, len(found), dict((+counted).most_common()), gpu_seconds / _HOUR)

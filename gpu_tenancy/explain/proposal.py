@@ -15,7 +15,7 @@ from typing import Final
 from gpu_tenancy import kueue
 from gpu_tenancy.base.grouping import grouped
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import add, amount_text, amounts, gpus
+from gpu_tenancy.base.quantity import add, amount_text, amounts, gpu_count, gpus
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.bound import owner_title, owner_titles
 from gpu_tenancy.cluster.gangs import gang_queues
@@ -212,7 +212,7 @@ def _never(queues: Queues, workload: Workload) -> str:
 
 def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:
     held = add(*({flavor: amount} for (flavor, name), amount in workload.held.items() if gpus({name: amount})))
-    asked = sum(gpus(workload.total).values())
+    asked = gpu_count(workload.total)
     reserved = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime") if workload.assigned else ""
     since = reserved or text_at(workload.manifest, "metadata", "creationTimestamp")
     by_flavor = held or ({"": asked} if asked else {})

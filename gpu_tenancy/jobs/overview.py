@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, int_at, list_at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, gpus, leading_text
+from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, gpu_count, gpus, leading_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.demand import FAILED, outcome
@@ -67,7 +67,7 @@ def chosen(rows: Iterable[_Row], user: str = "", *, pending: bool = False, by: s
     keys: Mapping[str | None, Callable[[_Row], Any]] = {
         None: lambda _: 0,
         "age": lambda row: row.since,
-        "gpus": lambda row: -sum(gpus(row.requests).values()),
+        "gpus": lambda row: -gpu_count(row.requests),
         "name": lambda row: row.name,
         "user": lambda row: (row.user, row.name),
     }

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 from itertools import accumulate
@@ -106,23 +106,21 @@ def _sections(review: Review) -> Iterator[Section]:
     if now.data:
         rights = _listed("<b>Rights on data</b>: whoever administers the buckets grants", map(code, now.data_rights))
         needs = _listed("<b>Network for shared storage</b>: not created by this stack", map(text, now.network_needs))
-        table_of_data = _table("data", 14, all_["data"])
-        yield replace(table_of_data, lines=(*table_of_data.lines, *rights, *needs))
+        yield _table("data", 14, all_["data"], *rights, *needs)
     if now.caches:
         yield _table("caches", 14, all_["caches"])
     if now.people:
         roles = _listed("<b>Roles to log in</b>: whoever administers the cloud runs", map(code, now.commands))
-        table_of_people = _table("people", 15, all_["people"])
-        yield replace(table_of_people, lines=(*table_of_people.lines, *roles))
+        yield _table("people", 15, all_["people"], *roles)
     yield _table("secrets", 16, all_["secrets"])
     yield Section("images", 17, tuple(_listed("<b>Images</b>", map(text, now.pulls))))
 
 
-def _table(title: str, rank: int, shown_: Table) -> Section:
+def _table(title: str, rank: int, shown_: Table, *more: str) -> Section:
     if not shown_.rows and not shown_.gone:
-        return Section(title, rank, ())
+        return Section(title, rank, more)
     gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
-    return Section(title, rank, tuple(folded(f"<b>{shown_.title}</b>", (*_figure_lines(shown_), *gone))))
+    return Section(title, rank, (*folded(f"<b>{shown_.title}</b>", (*_figure_lines(shown_), *gone)), *more))
 
 
 def _listed(summary: str, items: Iterable[str]) -> Iterator[str]:

@@ -124,8 +124,7 @@ def finding_counts(rules: Rules) -> Iterator[str]:
 def _guarantees(now: StackOutlook) -> str:
     autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
     if autoscaled:
-        flavors = (_against(supply, supply.capacity.minimum, "always available") for supply in autoscaled)
-        return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
+        return f"Guarantees fit, but depend on autoscaling: {', '.join(map(_depending, autoscaled))}"
     if now.workers:
         clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, reasons.LISTED)})"
         return f"Guarantees fit the sum of {clusters}; a workload must also fit one of them, which is not checked"
@@ -164,10 +163,11 @@ def new_warnings(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     yield from (warning for warning in new if warning.partition(": ")[0] not in old)
 
 
-def _against(supply: Supply, capacity: int, what: str) -> str:
-    """`h100 (24 GPUs guaranteed, 16 available)`."""
+def _depending(supply: Supply) -> str:
+    """`h100 (24 GPUs guaranteed, 16 always available)`."""
     guaranteed = _amount(supply.guaranteed, supply.resource)
-    return f"{supply.flavor} ({guaranteed} guaranteed, {amount_text(supply.resource, capacity)} {what})"
+    always = amount_text(supply.resource, supply.capacity.minimum)
+    return f"{supply.flavor} ({guaranteed} guaranteed, {always} always available)"
 
 
 def _gpus(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
