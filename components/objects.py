@@ -17,12 +17,12 @@ from pulumi_kubernetes.rbac import v1 as rbac
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.catalogue.access import Rule
+from gpu_tenancy.model.names import KUEUE
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.people import PREFIX, Subject
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.plan.servers import RoutePlan
 
-KUEUE: Final = "kueue.x-k8s.io/v1beta2"  # API version of Kueue's objects; v1beta1 is deprecated
 FORMER: Final[Mapping[str, Sequence[str]]] = {KUEUE: ("kueue.x-k8s.io/v1beta1",)}
 """Former API versions of a version: without an alias, the engine re-creates the objects and deletes the live ones."""
 DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}  # for workloads that can stay pending: deployments do not wait

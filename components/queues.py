@@ -11,7 +11,7 @@ from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 from gpu_tenancy.base.quantity import format_amount, format_amounts
 from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
-from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.names import KUEUE, STACK, VOLCANO
 from gpu_tenancy.model.plan import QueuesPlan
 from gpu_tenancy.model.plan.environment import TENANCY
 from gpu_tenancy.model.plan.operators.kueue import CHECK, CONTROLLER, WorkerAccess
@@ -20,7 +20,7 @@ from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningC
 from gpu_tenancy.model.spec.tenancy import Priority, Worker
 
 from . import objects
-from .objects import KUEUE, LABELS, Component, Options, PlainObject, admission_check, kueue_object
+from .objects import LABELS, Component, Options, PlainObject, admission_check, kueue_object
 
 
 class Priorities(Component):
@@ -152,8 +152,7 @@ class Queues(Component):
             "deserved": guarantee,
             "capability": capability,
         }
-        version = "scheduling.volcano.sh/v1beta1"
-        return CustomResource(name, version, "Queue", metadata={"name": queue.name}, spec=spec, opts=self.own)
+        return CustomResource(name, VOLCANO, "Queue", metadata={"name": queue.name}, spec=spec, opts=self.own)
 
 
 def _taint(taint: NodeTaint) -> dict[str, str]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from benchmarks.agree.kueue import KUEUE, NAMESPACE, SCENARIO, Objects
+from benchmarks.agree.kueue import NAMESPACE, SCENARIO, Objects
 from benchmarks.agree.playing import CAREFUL, QUICK, Play, Played, Stage
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.cluster.cluster_queues import counts_are_current
 from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.explain.proposal import Proposal, effect
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.model.names import KUEUE
 
 Data = dict[str, Any]
 

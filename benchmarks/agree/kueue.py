@@ -26,12 +26,12 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.manifests.jobs import job_manifest
 from gpu_tenancy.model.manifests.pods import queued
+from gpu_tenancy.model.names import KUEUE
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
 from gpu_tenancy.model.source import Source
 
-KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "agreement"  # of all scenarios; Kueue manages it like the namespace of a team
 # Label of all objects but Jobs; its value is the prefix of the object's scenario, if any.
 SCENARIO: Final = "gpu-tenancy.dev/scenario"

@@ -10,11 +10,12 @@ from datetime import datetime
 from threading import Condition, Event, Thread
 from typing import Final
 
-from benchmarks.agree.kueue import KUEUE, NAMESPACE
+from benchmarks.agree.kueue import NAMESPACE
 from gpu_tenancy.base.json import int_at, maps_at, text_at, texts_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.model.names import KUEUE
 
 _PREEMPTOR: Final = re.compile(r"JobUID: ([0-9a-f-]+)")
 _SECONDS: Final = 20  # of one watch; the next one continues at its end

@@ -16,13 +16,14 @@ from threading import Lock
 from typing import Any, Final
 
 from benchmarks.agree.drawing import Data
-from benchmarks.agree.kueue import KUEUE, NAMESPACE, SCENARIO, Objects, shared, start
+from benchmarks.agree.kueue import NAMESPACE, SCENARIO, Objects, shared, start
 from benchmarks.agree.observing import Observer, View
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.names import KUEUE
 
 # Seconds after which Kueue requeues inadmissible workloads if quota was freed: its `requeueBatchPeriod`.
 REQUEUE: Final = 1.0

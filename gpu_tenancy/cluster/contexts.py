@@ -9,10 +9,9 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.terminal import Place
-from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
-from gpu_tenancy.model.names import EMBEDDED_CONTEXT, STACK
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT, KUEUE, STACK
 from gpu_tenancy.model.project import read_stack, stack_names
 
 _ANSWER: Final = 10.0  # seconds

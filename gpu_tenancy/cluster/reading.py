@@ -51,8 +51,6 @@ _WHO: Final[Mapping[str, str]] = _TABLE["who"]
 _SOURCES: Final[Mapping[Kind, _Source]] = {
     kind: _Source(version, **row) for version, kinds in _TABLE["kinds"].items() for kind, row in kinds.items()
 }
-KUEUE: Final = _SOURCES["ClusterQueue"].api_version
-VOLCANO: Final = _SOURCES["Queue"].api_version
 
 
 @dataclass(frozen=True, slots=True)

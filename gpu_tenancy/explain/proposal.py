@@ -22,7 +22,7 @@ from gpu_tenancy.cluster.gangs import gang_queues
 from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_of, requests
 from gpu_tenancy.cluster.queueing import Source, judge_queue
 from gpu_tenancy.cluster.queues import Queues
-from gpu_tenancy.cluster.reading import VOLCANO, Kind, State
+from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, Snapshot, settled
 from gpu_tenancy.cluster.supply import accelerators
 from gpu_tenancy.cluster.workloads import Workload
@@ -38,6 +38,7 @@ from gpu_tenancy.explain.proposed import (
 )
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
+from gpu_tenancy.model.names import VOLCANO
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec.people import Grace
 from gpu_tenancy.model.spec.teams import Idle

@@ -16,11 +16,11 @@ from gpu_tenancy.cluster.cluster_queues import read_cluster_queue, reported_usag
 from gpu_tenancy.cluster.demand import demand
 from gpu_tenancy.cluster.pods import container_amounts, ended, label, name_of, namespace_of, requests, scheduler
 from gpu_tenancy.cluster.queues import Queues
-from gpu_tenancy.cluster.reading import KUEUE, Kind, State
+from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.names import DEFAULT_GRACE, STACK
+from gpu_tenancy.model.names import DEFAULT_GRACE, KUEUE, STACK
 from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec.people import Grace

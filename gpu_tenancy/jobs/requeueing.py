@@ -13,14 +13,13 @@ from gpu_tenancy.base.output import write_text
 from gpu_tenancy.cluster.demand import outcome
 from gpu_tenancy.cluster.dry_run import created
 from gpu_tenancy.cluster.pods import Manifest
-from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.jobs.jobs import uid_of
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.kinds import kind_of
-from gpu_tenancy.model.names import WRITTEN_BY_KUEUE
+from gpu_tenancy.model.names import KUEUE, WRITTEN_BY_KUEUE
 
 _OF_KUEUE: Final = "kueue.x-k8s.io/manager"
 _OF_JOBS: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")  # of the API server, in templates of Jobs

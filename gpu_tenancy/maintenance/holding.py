@@ -25,14 +25,14 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.cluster_queues import Hold, holds_of, moment_text
 from gpu_tenancy.cluster.pods import Manifest, name_of, named
 from gpu_tenancy.cluster.queues import Queues
-from gpu_tenancy.cluster.reading import KUEUE, Kind, State
+from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER, HOLDING
 from gpu_tenancy.kube.waiting import is_true
-from gpu_tenancy.model.names import HOLD, KUBECTL
+from gpu_tenancy.model.names import HOLD, KUBECTL, KUEUE
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "ResourceFlavor", "Workload",

@@ -33,6 +33,8 @@ NODE: Final = "node"
 https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""
 TRAINER_STEP: Final = ("trainer.kubeflow.org/trainjob-ancestor-step", "trainer")
 """Label of the replicated job to which a TrainJob's image, command and resources apply."""
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"  # API version of Kueue's objects; v1beta1 is deprecated
+VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 RAY_JOB: Final = ("ray.io/v1", "RayJob")
 STACK: Final = "gpu-tenancy.dev/stack"
 """Annotation of the root Cohort, with the name of its stack. Every reader of quota can read it."""

@@ -15,12 +15,11 @@ from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
-from gpu_tenancy.model.names import ACCOUNT, HOLD
+from gpu_tenancy.model.names import ACCOUNT, HOLD, KUEUE
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 
-KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 _PREFIX: Final = "tenancy-copy-"
 COPY: Final = "gpu-tenancy.dev/copy"  # label of the copies and of their namespaces
 

@@ -18,9 +18,10 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import Admitted, Evicted, Pending, Settled, Step, Workload
 from gpu_tenancy.model.manifests.jobs import job_manifest
+from gpu_tenancy.model.names import KUEUE
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
-from gpu_tenancy.simulation.copies import KUEUE, Place, copied, own_places, uncopied
+from gpu_tenancy.simulation.copies import Place, copied, own_places, uncopied
 from gpu_tenancy.simulation.player import Event, Tell, unheard
 from gpu_tenancy.simulation.stage import JobStep, Moment, moment_of
 

@@ -11,11 +11,12 @@ from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.cluster.bound import read_checked
 from gpu_tenancy.cluster.pods import Manifest
 from gpu_tenancy.cluster.queues import Queues
-from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, Kind, State
+from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, settled
 from gpu_tenancy.cluster.supply import Facts, Names, Pool, Total, accelerators
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
+from gpu_tenancy.model.names import KUEUE, VOLCANO
 from gpu_tenancy.model.yaml import UnreadableError, parse
 from gpu_tenancy.survey.queue_rules import CLOSED, REACH
 from gpu_tenancy.survey.rules import DEFAULTS, PROMISES, Finding, Level, Rule

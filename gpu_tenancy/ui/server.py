@@ -20,9 +20,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, UNAUTHORIZED, ApiError
+from gpu_tenancy.model.names import KUEUE
 from gpu_tenancy.ui.board import Board
 from gpu_tenancy.ui.page import page, sections
 

@@ -8,10 +8,9 @@ from people_builders import OTHER, OWN, SIBLING, Desk
 
 from gpu_tenancy.access.rules import Resource, Rule
 from gpu_tenancy.base.json import at
-from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.engine.project import preview
-from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.names import KUEUE, STACK
 
 PODS, SCALE = Resource("", "pods", namespaced=True), Resource("apps", "deployments/scale", namespaced=True)
 

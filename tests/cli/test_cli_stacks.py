@@ -20,13 +20,12 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.charts import ChartPin, chart_pins, chart_rows
 from gpu_tenancy.cli.main import main
-from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.doctor import results
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.engine.files import helm_releases
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.releases import cloud_charts
-from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.names import KUEUE, STACK
 
 pytestmark = pytest.mark.process
 

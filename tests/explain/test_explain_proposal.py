@@ -25,13 +25,13 @@ from live_builders import (
 )
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, State
+from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.explain.proposal import Affected, Effect, Exceeded, Proposal, effect
 from gpu_tenancy.explain.proposed import Refused, SmallerPool
 from gpu_tenancy.explain.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.names import IDLE
+from gpu_tenancy.model.names import IDLE, KUEUE, VOLCANO
 from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.spec.people import Grace
 from gpu_tenancy.model.spec.teams import Idle

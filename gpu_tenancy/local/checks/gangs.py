@@ -14,12 +14,13 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, temporary_node
 from gpu_tenancy.model.manifests.jobs import gang_manifest
+from gpu_tenancy.model.names import KUEUE, VOLCANO
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
-from gpu_tenancy.simulation.copies import KUEUE, Place
+from gpu_tenancy.simulation.copies import Place
 from gpu_tenancy.simulation.live import job_of_pods
 
 # Seconds in which no pod of a gang may start although most would fit; Volcano schedules each second.
@@ -27,7 +28,6 @@ WATCHED: Final = 4.0
 PATIENCE: Final = 30.0  # seconds in which a gang that fits starts; about 2 are usual
 _SIZE: Final = 4
 _DAY: Final = 86_400
-_VOLCANO: Final = ("batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1")
 
 
 def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:
@@ -73,7 +73,7 @@ def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Check:
         if text_at(quota, "name") == resource
     )
     names = [queue.name for queue in plan.queues.gang_queues if queue.flavor == flavor.name]
-    queues = (cluster.get(_VOLCANO[1], "Queue", name) or {} for name in names)
+    queues = (cluster.get(VOLCANO, "Queue", name) or {} for name in names)
     by_volcano = sum(amounts(at(queue, "spec", "capability")).get(resource, 0) for queue in queues)
     return Check(
         f"no {flavor.name} GPU is promised by both schedulers",
@@ -121,7 +121,7 @@ def _running(cluster: Cluster, place: Place) -> int:
 
 
 def _message(cluster: Cluster, place: Place) -> str:
-    for group in cluster.list(_VOLCANO[1], "PodGroup", namespace=place.namespace):
+    for group in cluster.list(VOLCANO, "PodGroup", namespace=place.namespace):
         for condition in maps_at(group, "status", "conditions"):
             if text_at(condition, "type") == "Unschedulable" and is_true(group, "Unschedulable"):
                 return f"Volcano: {text_at(condition, 'message')}"

@@ -23,9 +23,10 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kueue import FlavorResource, PodSet, Quotas, Step, Tenancy, Workload, run
 from gpu_tenancy.local.checks.check import Check
+from gpu_tenancy.model.names import KUEUE
 from gpu_tenancy.model.plan.queues import tenancy, unlimited_queue
 from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures, measures_of, supply_of
-from gpu_tenancy.simulation.copies import KUEUE, Place, uncopied
+from gpu_tenancy.simulation.copies import Place, uncopied
 from gpu_tenancy.simulation.live import LivePlayer, job_of
 from gpu_tenancy.simulation.player import Event
 from gpu_tenancy.simulation.stage import Moment, amount_of, moment_of

@@ -10,7 +10,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.demand import target_of
 from gpu_tenancy.cluster.pods import Manifest, deleted, ended
-from gpu_tenancy.cluster.reading import KUEUE, read
+from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.cluster.workloads import read_workloads
 from gpu_tenancy.explain.pending import CHECK_CONTROLLER
 from gpu_tenancy.explain.running import Why, rejected_pods
@@ -22,6 +22,7 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.api import REQUIRED
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.kinds import kind_at, kinds
+from gpu_tenancy.model.names import KUEUE
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import GANG, JobPlan
 from gpu_tenancy.model.spec.roles import KINDS as JOBS

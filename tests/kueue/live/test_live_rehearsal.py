@@ -15,8 +15,9 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
 from gpu_tenancy.maintenance import holding
+from gpu_tenancy.model.names import KUEUE
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.copies import COPY, KUEUE, copied, own_places
+from gpu_tenancy.simulation.copies import COPY, copied, own_places
 from gpu_tenancy.simulation.live import LivePlayer
 from gpu_tenancy.simulation.player import Event, SimulatedPlayer, StepResult
 from gpu_tenancy.simulation.scenario import read_scenario
