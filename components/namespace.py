@@ -59,7 +59,16 @@ class TeamNamespace(Component):
             ),
             *(self._interfaces(f"{name}-{claim_name(number)}", number) for number in team.interfaces),
             self._service_account(f"{name}-workload", ACCOUNT, team.pull_secrets),
-            kueue_object(f"{name}-queue", "LocalQueue", self._named(team.name), local_queue, self._inside),
+            kueue_object(
+                f"{name}-queue",
+                "LocalQueue",
+                self._named(team.name),
+                local_queue,
+                # Kueue lets no LocalQueue change its ClusterQueue.
+                ResourceOptions.merge(
+                    self._inside, ResourceOptions(replace_on_changes=["spec.clusterQueue"], delete_before_replace=True)
+                ),
+            ),
         ]
         for account in team.team.service_accounts:
             self._service_account(f"{name}-robot-{account}", account)

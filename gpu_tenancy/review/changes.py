@@ -153,7 +153,10 @@ def changed(
     of_system = row.system and all(path.startswith(row.system) for path in (*restarts, *may_restart))
     if row.what == "pool" or ((of_system or not row.what) and (restarts or may_restart)):
         label = group if group.startswith("pool ") else SYSTEM_NODES
-    kept = [(field, reason) for field in fields if (reason := row.fixed.get(without_indexes(field.path.split("."))))]
+    were = {field.path: field.before for field in fields}
+    had = not row.fixed_if or were.get(row.fixed_if, at(resource.inputs, *row.fixed_if.split(".")))
+    fixed = fields if had else ()
+    kept = [(field, reason) for field in fixed if (reason := row.kept(without_indexes(field.path.split("."))))]
     unknown = [pair for pair in kept if _UNKNOWN in {pair[0].before, pair[0].after}]
     effect = Effect(
         row.what,

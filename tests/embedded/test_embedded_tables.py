@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import platformdirs
 import pytest
+from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.json import Json, map_at, maps_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, find_go, needed_go
 from gpu_tenancy.embedded.definitions import fetch, module_folders
@@ -23,6 +24,7 @@ from gpu_tenancy.embedded.definitions.scopes import (
     table,
 )
 from gpu_tenancy.engine.checks import GENERATED, Scopes, documented_scopes, generated_scopes, known_scopes
+from gpu_tenancy.model.catalogue.updates import cloud_type, forces_new
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
 from gpu_tenancy.model.yaml import read_table
 
@@ -132,6 +134,33 @@ def test_each_path_of_a_kind_is_a_field_of_its_definition(definitions: list[Any]
         problems += [f"{kind.kind}: {path}" for path in paths(kind) if not has(schema, path)]
     assert problems == []
     assert {"JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "RayService", "TrainJob"} <= compared
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_what_definitions_keep_is_replaced_or_blocked(cache: Path, report: Report) -> None:
+    """The API server refuses other values, so an update in place would end a deployment."""
+    pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
+    served: dict[str, Any] = {}
+    for spec in (read_table(file)["spec"] for file in fetch(pins, cache, report).values()):
+        for version in spec["versions"]:
+            token = f"kubernetes:{spec['group']}/{version['name']}:{spec['names']['kind']}"
+            served[token] = version["schema"]["openAPIV3Schema"]
+    updated: set[str] = set()
+    for one in stack_of_repository("local").rendered.registrations:
+        for path in immutable(served.get(one.type, {}), ""):
+            if not forces_new(one.type, path, one.replace_on_changes, {}) and not cloud_type(one.type).kept(path):
+                updated.add(f"{one.type}: {path}")
+    assert not {entry for entry in updated if "volumeClaimPolicies" not in entry}, "no runtime has claims"
+
+
+def immutable(schema: Mapping[str, Json], path: str) -> Iterator[str]:
+    if any(rule["rule"] == "self == oldSelf" for rule in maps_at(schema, "x-kubernetes-validations")):
+        yield path
+    for key, below in map_at(schema, "properties").items():
+        yield from immutable(map_at({"": below}, ""), f"{path}.{key}".lstrip("."))
+    if below := map_at(schema, "items"):
+        yield from immutable(below, path)
 
 
 def paths(kind: WorkloadKind) -> Iterator[str]:

@@ -52,6 +52,7 @@ class CloudType(Row):
     replaces: tuple[str, ...] = ()
     creation: Mapping[str, Url] = {}
     fixed: Mapping[str, str] = {}
+    fixed_if: str = ""
     restarts: Mapping[Url, tuple[str, ...]] = {}
     removes: Mapping[Url, tuple[str, ...]] = {}
     updates: Mapping[Url, tuple[str, ...]] = {}
@@ -60,6 +61,10 @@ class CloudType(Row):
         """Whether a change at one of these paths replaces the resource."""
         whole = tuple(field.removesuffix(".*") for field in self.replaces if field.endswith(".*"))
         return any(path in self.replaces or _within(path, whole) for path in paths)
+
+    def kept(self, path: str) -> str:
+        """Why the input at a path keeps its value; empty if it can change."""
+        return next((reason for field, reason in self.fixed.items() if _within(path, [field])), "")
 
     def nodes(self, path: str, *, removed: bool = True) -> Nodes:
         """What a change at a path that does not replace the resource does to nodes; `removed`: entries of a list."""

@@ -47,7 +47,7 @@ from test_clouds_networks import aks as network_aks
 from test_clouds_networks import gke as network_gke
 
 import components.clouds
-from gpu_tenancy.base.json import Json, map_at
+from gpu_tenancy.base.json import Json, at, map_at
 from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
@@ -183,7 +183,10 @@ def test_no_change_of_an_input_that_replaces_a_resource_is_ok(stack: str) -> Non
     assert one_each
     for token, registration in one_each.items():
         for field in (*cloud_types()[token].replaces, *cloud_types()[token].fixed):
+            row, inputs = cloud_types()[token], registration.inputs
             if any(f"{field}.".startswith(f"{ignored}.") for ignored in registration.ignore_changes):
+                continue
+            if row.fixed_if and at(inputs, *row.fixed_if.split(".")) is None:
                 continue
             other = replace(registration, inputs=with_other(deepcopy(dict(registration.inputs)), field.split(".")))
             before, after = (Rendered("p", "s", (one,), {}) for one in (registration, other))
