@@ -97,7 +97,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     if guards.action == "off" or not teams:
         return denying
     others = {
-        **dict.fromkeys(("queue", "kueue-metadata", "operators", "release", "rollout", "sizes", "status"), True),
+        **dict.fromkeys(("queue", "kueue-metadata", "operators", "release", "sizes", "status"), True),
         **dict.fromkeys(("devices", "grace", "owners"), True),
         "toleration": bool(guards.taints),
         **dict.fromkeys(("scheduling", "amount", "count", "ratio"), True),
@@ -116,9 +116,8 @@ def binding_spec(policy: str, source: Mapping[str, Any], guards: GuardsPlan) -> 
     spared = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(guards.spared)}
     selector = {"match_labels": {key: value}, "match_expressions": [spared]}
     of_teams = source.get("scope", "Namespaced") == "Namespaced"
-    every: dict[str, Any] = {"selector": {}, "parameter_not_found_action": "Allow"}
     matching = {"match_resources": {"namespace_selector": selector}} if of_teams else {}
-    return {"policy_name": policy, **matching, **({"param_ref": every} if "params" in source else {})}
+    return {"policy_name": policy, **matching}
 
 
 def spec(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -126,10 +125,8 @@ def spec(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = None)
     source, values = read_source(name), values or cel_values(guards)
     unless = f"!({source['onlyIf']}) || " if "onlyIf" in source else ""
     variables = _filled(source, {**source.get("variables", {}), **source["violations"]}, values)
-    parameter = source.get("params")
     return {
         "failure_policy": "Fail",
-        **({"param_kind": {"api_version": parameter["api"], "kind": parameter["kind"]}} if parameter else {}),
         **_matching(source, guards, values),
         "variables": _expressions({**_shared(source, (unless, *variables.values()), values), **variables}),
         "validations": [
@@ -326,7 +323,6 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         **{name: cel.literal(value) for name, value in values.items()},
         **cel.places_of_pods(),
         "gangSpecs": cel.gang_specs(),
-        "partitions": cel.partitions(),
         "sizes": cel.sizes(kind for kind in cel.KINDS if kind.counts_template),
         **cel.pod_counts(),
         "patches": cel.patches(),

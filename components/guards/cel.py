@@ -88,11 +88,6 @@ def gang_specs() -> str:
     return " : ".join((*choices, "[]"))
 
 
-def partitions() -> str:
-    """CEL of the partitions of rollouts of the object `o`, as a list of optional values."""
-    return _list(_at(kind.partition) for kind in KINDS if kind.partition)
-
-
 def sizes(of: Iterable[WorkloadKind]) -> str:
     """CEL of a map of the fields by which the object `o` gets more pods than Kueue counted, by their paths."""
     found: dict[str, str] = {}

@@ -31,7 +31,7 @@ MEMBERS: tuple[tuple[str, str, Any], ...] = (
 )
 POLICIES = (
     "accounts", "amount", "count", "devices", "disruption", "expose", "grace", "kueue-metadata", "namespace", "network",
-    "operators", "owners", "priority", "queue", "queue-objects", "ratio", "release", "rollout", "scheduling", "secrets",
+    "operators", "owners", "priority", "queue", "queue-objects", "ratio", "release", "scheduling", "secrets",
     "sizes", "status", "tokens", "toleration",
 )  # fmt: skip
 NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: ml-research"

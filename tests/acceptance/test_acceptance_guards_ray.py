@@ -254,25 +254,9 @@ def test_what_is_counted_is_deleted_with_its_pods(
     assert not person.delete_refusal(own, propagationPolicy="Background")
 
 
-def test_a_group_that_waits_keeps_its_pods_until_all_are_created(
-    cluster: Cluster, person: Person, kept: Callable[[Any], Any]
-) -> None:
-    own, one, light = (
-        leader_worker_set(TEAM, queue, pod_of(gpus)) for queue, gpus in ((TEAM, 1), (TEAM, 1), (None, 0))
-    )
-    own["spec"]["replicas"] = 2
-    one["metadata"]["name"], light["metadata"]["name"] = "one", "light"
-    for manifest in (own, one, light):
-        kept(manifest)
-    words = "changes its pods before they are created, and Kueue would start the old ones without quota; wait until"
-    for manifest in (own, one):
-        for change in (NEWER, {"spec": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}}}):
-            assert words in person.patch_refusal(manifest, change)
-    assert not person.patch_refusal(own, {"spec": {"replicas": 3}})
-    assert not person.patch_refusal(light, NEWER)
-    for created, refused in ((1, True), (2, False)):
-        cluster.patch(Reference.of(own), {"status": {"replicas": created}}, subresource="status")
-        assert (words in person.patch_refusal(own, NEWER)) == refused
+def test_a_group_keeps_the_names_of_its_containers(person: Person, kept: Callable[[Any], Any]) -> None:
+    own = kept(leader_worker_set(TEAM, TEAM, pod_of()))
+    assert not person.patch_refusal(own, NEWER)
     (container,) = own["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
     renamed = {"workerTemplate": {"spec": {"containers": [{**container, "name": "other"}]}}}
     renaming = person.patch_refusal(own, {"spec": {"leaderWorkerTemplate": renamed}})
@@ -294,8 +278,7 @@ def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
     index = "leaderworkerset.sigs.k8s.io/group-index"
     assert f"sets label {index}" in person.refusal(group("metadata", {"labels": {index: "0"}}))
     behind = {"rollingUpdateConfiguration": {"partition": 1}, "type": "RollingUpdate"}
-    assert "leaves pods at their old revision by partition 1" in person.refusal(group("rolloutStrategy", behind))
-    assert not person.refusal(group("rolloutStrategy", behind, 0))
+    assert not person.refusal(group("rolloutStrategy", behind))
 
 
 def test_nothing_keeps_the_quota_of_a_preempted_ray_cluster(person: Person) -> None:

@@ -160,8 +160,7 @@ def test_system_namespaces_are_never_judged(cluster: Cluster, door: Door, namesp
 def test_rights_come_from_the_policys_spec_alone(deployed: Waves) -> None:
     policies: list[Any] = [deepcopy(one) for one in flat(deployed) if one["kind"] == "ValidatingAdmissionPolicy"]
     assert {one["metadata"]["name"].removeprefix("gpu-tenancy-") for one in policies} == {*POLICIES, "gpu-requests"}
-    # Its parameters are Workloads, which tenants cannot change.
-    assert [one["metadata"]["name"] for one in policies if "paramKind" in one["spec"]] == ["gpu-tenancy-rollout"]
+    assert not [one["metadata"]["name"] for one in policies if "paramKind" in one["spec"]]
 
 
 # Guards that are missing or weakened.
@@ -322,7 +321,7 @@ OF_PLATFORM: Final = {"disruption", "expose", "namespace", "network", "queue-obj
 OF_OWNED: Final = {
     *("amount", "devices", "gpu-requests", "grace", "kueue-metadata", "queue", "ratio", "scheduling", "toleration")
 }
-OF_OPERATORS: Final = {"namespace", "network", "owners", "queue-objects", "release", "rollout", "sizes", "status"}
+OF_OPERATORS: Final = {"namespace", "network", "owners", "queue-objects", "release", "sizes", "status"}
 # Groups, and the guards that do not bind them.
 FREE: Final = {
     "clerks": set[str](),
@@ -347,7 +346,6 @@ PATCHES: Final[dict[str, tuple[str, Any, str]]] = {
     "namespace": ("Namespace", {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}, ""),
     "priority": ("Job", {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "ml-low"}}}, ""),
     "queue-objects": ("LocalQueue", {"metadata": {"labels": {"note": "x"}}}, ""),
-    "rollout": ("StatefulSet", {"spec": {"template": {"metadata": {"annotations": {"note": "x"}}}}}, ""),
     "sizes": ("Job", {"spec": {"suspend": False}}, ""),
     "status": ("Job", {"status": {"terminating": 1}}, "status"),
 }

@@ -26,11 +26,10 @@ from acceptance_guards import (
     pod_of,
     replicas,
     train_job,
-    workload,
 )
 from builders import patched
 
-from gpu_tenancy.base.json import int_at, text_at
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
@@ -327,86 +326,23 @@ def test_only_schedulers_bind_pods(acting: Callable[[str], Person], kept: Callab
 
 # Servers.
 
-NEWER: Any = {"spec": {"template": {"metadata": {"annotations": {"note": "newer"}}}}}
 
-
-def test_only_admitted_servers_roll_out(cluster: Cluster, tenant: Person, server: tuple[Any, Any]) -> None:
-    own, _ = server
-
-    cluster.wait_for(lambda: replicas_of(cluster, Reference.of(own)) == 1, what="the status of the server")
-    words = "changes its pods while Workload server is not admitted, and Kueue would start the old ones without quota"
-    cluster.wait_for(lambda: words in tenant.patch_refusal(own, NEWER), what="the Workload to be read")
-    assert not tenant.patch_refusal(own, {"spec": {"replicas": 0}})
-    assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x"}}})
-    admitted: Any = {"type": "Admitted", "reason": "x", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    counted = Reference("kueue.x-k8s.io/v1beta2", "Workload", "server", RESEARCH)
-    reserved = {**admitted, "type": "QuotaReserved", "status": "True"}
-    states: list[Any] = [[reserved, {**admitted, "status": "False"}], [{**admitted, "status": "True"}]]
-    for conditions in states:
-        assert words in tenant.patch_refusal(own, NEWER)
-        cluster.patch(counted, {"status": {"conditions": conditions}}, subresource="status")
-    cluster.wait_for(lambda: not tenant.patch_refusal(own, NEWER), what="the Workload to be read again")
-    for ended in ("Finished", "Evicted"):
-        conditions = [*states[1], {**admitted, "type": ended, "status": "True"}]
-        cluster.patch(counted, {"status": {"conditions": conditions}}, subresource="status")
-        cluster.wait_for(lambda: words in tenant.patch_refusal(own, NEWER), what=f"the Workload to be {ended}")
-
-
-def test_servers_of_two_pods_change_after_the_first(cluster: Cluster, tenant: Person) -> None:
-    own = replicas("StatefulSet", RESEARCH, RESEARCH)
-    own["metadata"]["name"] = "pair"
-    own["spec"]["replicas"] = 2
-    tenant.cluster.create(own)
-    cluster.wait_for(lambda: replicas_of(cluster, Reference.of(own)) == 1, what="the status of the server")
-    assert not tenant.patch_refusal(own, NEWER)
-    tenant.cluster.delete(Reference.of(own))
-
-
-def test_servers_without_pods_change_while_they_wait(
-    cluster: Cluster, tenant: Person, kept: Callable[..., Any]
+def test_kueue_starts_no_pod_that_no_queue_admitted(
+    cluster: Cluster, acting: Callable[[str], Person], kept: Callable[..., Any]
 ) -> None:
-    """Their Workloads are pending, with pods that a webhook may have changed."""
-    light, starting = pod_of(0), pod_of(0, initContainers=[{**pod_of()["containers"][0], "name": "i"}])
-    owns: list[Any] = []
-    for name, number, specs in (("two", 2, (light, starting)), ("none", 0, (starting,)), ("without", 2, (light,))):
-        own = replicas("StatefulSet", RESEARCH, None, spec=light)
-        own["spec"]["replicas"] = number
-        owns.append(kept(own, name))
-        uid = text_at(cluster.get(*Reference.of(own)) or {}, "metadata", "uid")
-        kept(workload(name, *specs, owner={"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": uid}))
-    kept(workload("of-nobody", starting))
-    two, none, without = owns
-    words = "changes its pods while Workload two is not admitted"
-    cluster.wait_for(lambda: words in tenant.patch_refusal(two, NEWER), what="the Workload to be read")
-    assert not tenant.patch_refusal(none, NEWER)
-    assert not tenant.patch_refusal(without, NEWER)
-
-
-def replicas_of(cluster: Cluster, server: Reference) -> int:
-    return int_at(cluster.get(*server) or {}, "status", "replicas")
-
-
-def test_what_was_set_before_the_guards_may_stay(tenant: Person, kept: Callable[..., Any]) -> None:
-    old = replicas("StatefulSet", RESEARCH, RESEARCH)
-    old["spec"] |= {"replicas": 0, "updateStrategy": {"rollingUpdate": {"partition": 1}}}
-    kept(old, "older")
-    assert not tenant.patch_refusal(old, {"metadata": {"labels": {"note": "x"}}})
-    more: Any = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}
-    assert "leaves pods at their old revision by partition 2" in tenant.patch_refusal(old, more)
-
-
-def test_a_rollout_leaves_no_pods_behind(tenant: Person, server: tuple[Any, Any]) -> None:
-    own, _ = server
-    words = "leaves pods at their old revision by"
-    behind: Any = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}}}
-    assert f"{words} partition 1" in tenant.patch_refusal(own, behind)
-    by_hand: Any = {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}
-    assert f"{words} spec.updateStrategy.type: OnDelete" in tenant.patch_refusal(own, by_hand)
-    for patch in (behind, by_hand):
-        light = replicas("StatefulSet", RESEARCH, None, spec=pod_of(0))
-        assert words in tenant.refusal({**own, "spec": {**own["spec"], **patch["spec"]}})
-        assert not tenant.refusal({**light, "spec": {**light["spec"], **patch["spec"]}})
-    assert not tenant.patch_refusal(own, {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
+    """It tries to where a server is deleted or changed while it waits."""
+    gated = {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
+    waiting, light = (patched(pod(RESEARCH, *more), gated) for more in ((RESEARCH,), (None, NO_GPUS)))
+    own = kept(patched(waiting, {"metadata": {"finalizers": ["example.com/own"]}}), "waiting")
+    kept(light, "light")
+    kueue, ungated = acting(KUEUE), {"spec": {"schedulingGates": None}}
+    words = "has GPUs and would start although no queue has admitted it; delete it, or wait for its queue"
+    assert words in kueue.patch_refusal(own, ungated)
+    assert not kueue.patch_refusal(light, ungated)
+    assert not kueue.patch_refusal(own, {**ungated, "metadata": {"labels": {"kueue.x-k8s.io/podset": "main"}}})
+    cluster.delete(Reference.of(own), wait=0)
+    assert not kueue.patch_refusal(own, ungated), "a pod that is being deleted never starts"
+    cluster.patch(Reference.of(own), {"metadata": {"finalizers": None}})
 
 
 def test_a_server_is_not_scaled_beyond_what_kueue_counts(

@@ -25,7 +25,6 @@ PODS = [
     "queue",
     "ratio",
     "release",
-    "rollout",
     "scheduling",
     "toleration",
 ]
@@ -128,13 +127,10 @@ def test_policies_are_bound_to_the_namespaces_of_teams() -> None:
     assert all(literal(text) in of_team for text in ("app.kubernetes.io/managed-by", "gpu-tenancy", "kube-system"))
 
 
-def test_errors_of_policies_refuse_and_no_parameter_is_missing() -> None:
+def test_errors_of_policies_refuse() -> None:
     program = made()
     for name in RULES:
-        policy, reference = spec(program, POLICY, name), spec(program, BINDING, name).get("paramRef")
-        assert policy["failurePolicy"] == "Fail"
-        assert ("paramKind" in policy) == (reference is not None) == (name == "rollout")
-        assert reference in (None, {"selector": {}, "parameterNotFoundAction": "Allow"})
+        assert spec(program, POLICY, name)["failurePolicy"] == "Fail"
 
 
 def test_policies_spare_status_binding_and_most_deletions() -> None:
@@ -144,7 +140,7 @@ def test_policies_spare_status_binding_and_most_deletions() -> None:
         judged = {"devices": "pods/ephemeralcontainers", "ratio": "pods/resize"}
         assert parts == {*([judged[name]] if name in judged else [])}
         operations = {operation for rule in rules for operation in rule["operations"]}
-        more = {"grace": {"CREATE", "DELETE"}, "release": {"CREATE", "DELETE"}, "rollout": set[str]()}
+        more = {"grace": {"CREATE", "DELETE"}, "release": {"CREATE", "DELETE"}}
         assert operations == {"UPDATE"} | more.get(name, {"CREATE"})
 
 
