@@ -7,6 +7,7 @@ from typing import Final, Literal
 from gpu_tenancy.base.problems import ANY, Path, Problem, dotted, unknown
 from gpu_tenancy.model.catalogue.access import owner_of
 from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.plan.environment import gang_amounts
 from gpu_tenancy.model.plan.guards import accounts
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.people import TEAM_ROLES
@@ -159,6 +160,8 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         yield from _flavor(tree, flavor, place)
         if gang.effective_limit:
             yield from _without_gpus(tree, flavor, place, "remove guaranteed and limit, and set cpu and memory")
+        elif flavor in tree.flavors and not gang_amounts(tree.flavors[flavor], gang):
+            yield Problem(place, "bounds neither CPU nor memory on a flavor without GPUs", "set cpu or memory")
     for size, spec in team.notebooks.sizes.items() if team.notebooks else ():
         yield from _flavor(tree, spec.flavor, (*path, "notebooks", "sizes", size, "flavor"))
 

@@ -78,10 +78,12 @@ class Flavor:
 
 
 def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
-    """The limit of a team's gangs in a flavor: GPUs, with CPU and memory as set, or the GPUs' share of the node."""
-    cpu = {} if gang.cpu is None else {CPU: gang.cpu}
-    memory = {} if gang.memory is None else {MEMORY: gang.memory}
-    return {**flavor.with_gpus(gang.effective_limit), **cpu, **memory}
+    """The limit of a team's gangs in a flavor: GPUs, with CPU and memory as set, or their share of the node."""
+    own = {resource: amount for resource, amount in ((CPU, gang.cpu), (MEMORY, gang.memory)) if amount is not None}
+    if flavor.resource is None and len(own) == 1:
+        ((resource, amount),) = own.items()
+        own |= flavor.follows(resource, amount)
+    return {**flavor.with_gpus(gang.effective_limit), **own}
 
 
 def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:

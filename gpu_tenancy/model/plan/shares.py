@@ -121,9 +121,9 @@ class Tree(Environment):
         return Guarantee(flavor, self.flavors[flavor].resource or CPU, amounts)
 
     def lends(self, team: str) -> bool:
-        """Whether others may borrow a team's guarantee; default: if it has no servers."""
-        spec = self.stack.teams[team]
-        return spec.lends if spec.lends is not None else not spec.serving
+        """Whether others may borrow a team's guarantee; default: if no team of its queue has servers."""
+        spec, users = self.stack.teams[team], self.users.get(team, [team])
+        return spec.lends if spec.lends is not None else not any(self.stack.teams[user].serving for user in users)
 
     def supply(self, flavor: str) -> dict[str, int]:
         """The supply of a flavor for Kueue: the maximum of its pools, minus Volcano's gangs and caches of datasets."""

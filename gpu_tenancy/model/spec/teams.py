@@ -311,3 +311,6 @@ class Team(Shares):
         if self.queue is not None and (self.gpus or self.quota):
             rule = f"sets its own gpus or quota and also uses the queue of {self.queue}"
             yield rule, "remove gpus and quota, or remove queue"
+        for key in ("cohort", "weight", "lends", "preemption"):
+            if self.queue is not None and key in self.model_fields_set:
+                yield f"sets {key}, which the team of its queue has", f"remove it: teams.{self.queue}.{key} applies"

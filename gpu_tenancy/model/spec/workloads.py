@@ -258,7 +258,7 @@ class Server(Workload):
     """HTTP path that returns 200 when the server is ready."""
     probes: serving.Probes = Field(default_factory=serving.Probes)
     """Times of the probes of `health`, such as `{period: 5s, failures: 6}`."""
-    startup: fields.Seconds | None = None
+    startup: Annotated[fields.Seconds, Field(ge=1)] | None = None
     """Maximum startup time, such as the time to load a model; default: 10 minutes, and a second for each 100Mi of
     `model.size`."""
     drain: Annotated[fields.Seconds, Field(ge=1)] | None = None
@@ -283,7 +283,8 @@ class Server(Workload):
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         yield from super()._conflicts()
-        taken = {*self.datasets.values(), *self.volumes.values(), *self.files}
+        scratch = [self.scratch.path] if self.scratch else []
+        taken = {*self.datasets.values(), *self.volumes.values(), *self.files, *scratch}
         if self.model and self.model.image and serving.MODEL_PATH in taken:
             yield f"mounts a volume at {serving.MODEL_PATH}, where it has its model", "set another path"
         for key in ("worker", "together"):
