@@ -57,33 +57,23 @@ class Running:
     team: str
     flavor: str
     gpus: int
-    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
+    amounts: Mapping[str, int] = field(default_factory=dict[str, int], kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A pending workload, its request as in `Running`, and the reason as text."""
+class Waiting(Running):
+    """A pending workload, with the reason as text."""
 
-    workload: str
-    team: str
-    flavor: str
-    gpus: int
     why: str
-    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptedJob:
-    """A preempted workload, its request as in `Running`, and Kueue's reason, such as `InCohortReclamation`."""
+class PreemptedJob(Running):
+    """A preempted workload, and Kueue's reason, such as `InCohortReclamation`."""
 
-    workload: str
-    team: str
-    flavor: str
-    gpus: int
     by: str
     by_team: str
     reason: str
-    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +95,7 @@ class Moment:
         return sum(amount_of(job, measure) for job in self.waiting if job.team == team)
 
 
-def amount_of(job: Running | Waiting | PreemptedJob, measure: Measure) -> int:
+def amount_of(job: Running, measure: Measure) -> int:
     """Usage or request of a job, in base units."""
     if job.flavor != measure.flavor:
         return 0
@@ -131,16 +121,16 @@ def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Work
         workload = known[admitted.name]
         for flavor, gpus in _by_flavor(tree, workload, admitted.flavors).items():
             amounts = {} if gpus else _amounts(tree, workload)
-            running.append(Running(admitted.name, admitted.queue, flavor, gpus, amounts))
+            running.append(Running(admitted.name, admitted.queue, flavor, gpus, amounts=amounts))
     waiting: list[Waiting] = []
     for pending in settled.pending:
         asks, amounts = _asks(tree, known[pending.name]), _amounts(tree, known[pending.name])
-        waiting.append(Waiting(pending.name, pending.queue, *asks, pending.why, amounts))
+        waiting.append(Waiting(pending.name, pending.queue, *asks, pending.why, amounts=amounts))
     evicted: list[PreemptedJob] = []
     for eviction in settled.evicted:
         workload, by, reason = known[eviction.name], known[eviction.by], str(eviction.reason)
         asks, amounts = _asks(tree, workload), _amounts(tree, workload)
-        evicted.append(PreemptedJob(eviction.name, workload.queue, *asks, by.name, by.queue, reason, amounts))
+        evicted.append(PreemptedJob(eviction.name, workload.queue, *asks, by.name, by.queue, reason, amounts=amounts))
     restless = sorted({name for queues in settled.livelock for name in queues})
     return Moment(label, tuple(running), tuple(waiting), tuple(evicted), tuple(restless))
 

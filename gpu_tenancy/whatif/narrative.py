@@ -8,7 +8,7 @@ from gpu_tenancy.base.texts import DASH, available, counted, plural, unit
 from gpu_tenancy.model.plan.shares import Measure, Share, Tree
 from gpu_tenancy.pages.tables import Row, Table, Tone, columns, row
 from gpu_tenancy.simulation.player import Event, StepResult
-from gpu_tenancy.simulation.stage import Held, Job, JobStep, PreemptedJob, Running, Waiting, amount_of, meaning
+from gpu_tenancy.simulation.stage import Held, Job, JobStep, Running, amount_of, meaning
 from gpu_tenancy.whatif.timeline import Timeline, state
 
 
@@ -58,7 +58,7 @@ def noun(measure: Measure) -> str:
     return f"{measure.label} GPUs" if is_extended(measure.resource) else measure.label
 
 
-def request_text(job: Running | Waiting | PreemptedJob) -> str:
+def request_text(job: Running) -> str:
     """Usage or request of a job: `8 a100`, `40 CPUs, 64Gi memory of general`."""
     if job.amounts:
         text = ", ".join(counted(amount, name) for name, amount in job.amounts.items())

@@ -56,9 +56,9 @@ class Timeline:
         return tuple(held for held in self.held if held.flavor in labels)
 
     @cached_property
-    def jobs(self) -> dict[str, stage.Running | stage.Waiting]:
+    def jobs(self) -> dict[str, stage.Running]:
         """Every job as in its first step, in the order of submission."""
-        jobs: dict[str, stage.Running | stage.Waiting] = {}
+        jobs: dict[str, stage.Running] = {}
         for moment in self.moments:
             for job in (*moment.running, *moment.waiting):
                 jobs.setdefault(job.workload, job)
@@ -141,7 +141,7 @@ def _moment(tree: Tree, moment: stage.Moment) -> dict[str, Any]:
     }
 
 
-def _job(job: stage.Running | stage.Waiting | stage.PreemptedJob) -> dict[str, Any]:
+def _job(job: stage.Running) -> dict[str, Any]:
     """A job; only a job without GPUs has `amounts`, in base units."""
     fields = asdict(job)
     return fields if job.amounts else {key: value for key, value in fields.items() if key != "amounts"}

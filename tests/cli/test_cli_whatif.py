@@ -273,7 +273,7 @@ def test_disagreeing_cluster_shows_both_numbers() -> None:
     def greedy(step: int, moment: Moment) -> Moment:
         if step != 3:
             return moment
-        more = Running("n3-3", "namespace3", "cpu", 0, moment.running[0].amounts)
+        more = Running("n3-3", "namespace3", "cpu", 0, amounts=moment.running[0].amounts)
         fewer = [job for job in moment.running if job.workload != "n1-3"]
         return Moment(moment.label, (*fewer, more), moment.waiting, moment.evicted, ())
 
