@@ -1,5 +1,6 @@
 """libyaml parses YAML if PyYAML has it, with the errors of PyYAML's own parser."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,23 @@ def test_stacks_are_read_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatc
     fast = [read_yaml(file, file.name, instead="") for file in STACKS]
     monkeypatch.setattr(yaml, "_FAST", vars(yaml)["_Loader"])
     assert [read_yaml(file, file.name, instead="") for file in STACKS] == fast
+
+
+def twice(node: pyyaml.Node) -> Iterator[str]:
+    """Keys that a mapping has more than once, of which YAML keeps the last."""
+    if isinstance(node, pyyaml.MappingNode):
+        keys = [str(key.value) for key, _ in node.value if key.value != "<<"]
+        yield from (key for key in {*keys} if keys.count(key) > 1)
+        yield from (key for _, value in node.value for key in twice(value))
+    elif isinstance(node, pyyaml.SequenceNode):
+        yield from (key for item in node.value for key in twice(item))
+
+
+def test_no_table_has_a_key_twice() -> None:
+    for room in ("gpu_tenancy", "components", "policy", "tests"):
+        for file in (ROOT / room).rglob("*.yaml"):
+            for root in pyyaml.compose_all(file.read_text(encoding="utf-8"), pyyaml.CSafeLoader):
+                assert not list(twice(root)), file
 
 
 @pytest.mark.skipif(not pyyaml.__with_libyaml__, reason="PyYAML was built without libyaml")
