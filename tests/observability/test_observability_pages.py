@@ -310,7 +310,7 @@ def test_opencost_gets_the_prices_of_the_nodes_of_each_pool() -> None:
 
 
 def _of_teams() -> ObservabilityPlan:
-    sections = watched()
+    sections = watched(operators={"prometheus": "installed"})
     sections["metrics"]["teamDashboards"] = True
     return observed(sections)
 
@@ -347,7 +347,7 @@ def test_each_expression_of_a_teams_dashboard_picks_the_team() -> None:
 
 def test_a_long_name_of_a_team_gives_a_uid_that_grafana_takes() -> None:
     name = "a-team-with-a-name-that-is-quite-long"
-    sections = watched()
+    sections = watched(operators={"prometheus": "installed"})
     sections["teams"] = {name: team(gpus={"h100": {"guaranteed": 8}})}
     sections["metrics"]["teamDashboards"] = True
     uids = [json.loads(text)["uid"] for _, text in observed(sections).dashboards]

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
+
+from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount
@@ -29,17 +31,12 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
     idle[("idle",)] = tree.stack.idle
     for place in (place for place, spec in idle.items() if spec and spec.then != "off"):
         yield from (Problem(place, rule, fix, about=(("operators",),)) for rule, fix in _unmeasured(tree))
-    if tree.stack.metrics.opencost and not _has_prometheus(tree):
-        rule = "OpenCost reads from Prometheus what is used, and this stack has none"
-        yield Problem(("metrics", "opencost"), rule, "set operators.prometheus to here or installed, or remove it")
-    if installed_by(tree, "prometheus") != "here":
-        alerts, teams = tree.stack.metrics.alerts, tree.stack.teams
-        places: list[Path] = [("teams", name, "alerts") for name, team in teams.items() if team.alerts]
-        places += [("metrics", "alerts", "receiver")] if alerts.receiver else []
-        places += [("metrics", "alerts", "deadMansSwitch")] if alerts.dead_mans_switch else []
-        for place in places:
-            fix = "set operators.prometheus to here, or remove it"
-            yield Problem(place, "no Alertmanager of this stack sends alerts", fix)
+    by = installed_by(tree, "prometheus")
+    for place, here in _of_prometheus(tree):
+        if by == "off" or (here and by != "here"):
+            rule = f"has no effect: this stack {'installs' if here else 'has'} no Prometheus"
+            fix = f"set operators.prometheus to here{'' if here else ' or installed'}, or remove it"
+            yield Problem(place, rule, fix, about=(("cluster",), ("operators",)))
 
 
 def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
@@ -126,7 +123,7 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
     if unknown := ", ".join(flavor for flavor in priced if prices[flavor] is None):
         yield f"the price of {unknown} is unknown", "set `prices` of the machines of its pools, or remove the budget"
     here, storage = installed_by(tree, "prometheus") == "here", tree.stack.metrics.storage
-    if not _has_prometheus(tree):
+    if not there(tree, "prometheus"):
         yield "no Prometheus of this stack records what GPUs are used", _PROMETHEUS
     elif here and (storage is None or storage.retention < _MONTH):
         yield "Prometheus does not keep its samples for 30 days", "set metrics.storage.retention to 30d or more"
@@ -134,7 +131,7 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
 
 def _unmeasured(tree: Tree) -> Iterator[tuple[str, str]]:
     """Reasons why nothing can measure idle GPUs, each with the fix."""
-    if not _has_prometheus(tree):
+    if not there(tree, "prometheus"):
         yield "no Prometheus of this stack records how much GPUs are used", _PROMETHEUS
     if not there(tree, "gpu_operator"):
         rule = "the stack has no GPU Operator, whose dcgm-exporter measures GPUs"
@@ -143,5 +140,15 @@ def _unmeasured(tree: Tree) -> Iterator[tuple[str, str]]:
         yield "a MultiKueue manager and its workers would both queue a stopped job again", "remove idle"
 
 
-def _has_prometheus(tree: Tree) -> bool:
-    return installed_by(tree, "prometheus") == "here" or tree.stack.operators.of("prometheus").install == "installed"
+def _of_prometheus(tree: Tree) -> Iterator[tuple[Path, bool]]:
+    """The keys that a stack sets and that only a Prometheus reads, and whether this program must install it."""
+    here = {"alerts", "storage"}
+    keys = here | {"prometheus", "service_levels", "team_dashboards", "opencost", "metrics", "service_level"}
+    sections: dict[Path, Any] = {("metrics",): tree.written.metrics}
+    for team, spec in tree.written.teams.items():
+        if spec.alerts:
+            yield ("teams", team, "alerts"), True
+        sections |= {("teams", team, "serving", name): server for name, server in spec.serving.items()}
+    for path, section in sections.items():
+        own = keys & section.model_fields_set
+        yield from (((*path, to_camel(key)), key in here) for key, value in section if value and key in own)

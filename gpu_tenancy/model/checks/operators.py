@@ -56,11 +56,6 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
             rule = f"does not have the node label {key}, by which Intel's device plugin selects its nodes"
             place, about = ("pools", pool.name, "labels"), (_place("intel_device_plugin"),)
             yield Problem(place, rule, f'add {key}: "{value}"', about=about)
-    if stack.metrics.storage and (by := installed_by(tree, "prometheus")) != "here":
-        rule = f"has no effect: prometheus is {by}"
-        yield Problem(
-            ("metrics", "storage"), rule, "set operators.prometheus: here, or remove it", about=(("cluster",),)
-        )
 
 
 _CLUSTER: Final[tuple[Path, ...]] = (("cluster",),)

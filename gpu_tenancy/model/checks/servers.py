@@ -12,7 +12,7 @@ from gpu_tenancy.model.catalogue.pods import Engine, engines
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.secrets import declared, key_of
 from gpu_tenancy.model.plan.environment import Flavor
-from gpu_tenancy.model.plan.needs import predates, there
+from gpu_tenancy.model.plan.needs import predates
 from gpu_tenancy.model.plan.pods import PodSize, flavor_of, limits, pod_size
 from gpu_tenancy.model.plan.rollouts import Size, nodes_of
 from gpu_tenancy.model.plan.servers import engine_of, grace_period, of_server
@@ -31,19 +31,13 @@ https://kubernetes.io/docs/tasks/configure-pod-container/image-volumes/."""
 def engine_problems(tree: Tree) -> Iterator[Problem]:
     """Servers whose engine, model, load or end contradicts the rest of the stack."""
     metrics, servers = tree.stack.metrics, list(tree.stack.servers)
-    idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in servers)
-    read = {"by"} if tree.stack.idle_teams else {"by", "prometheus"}  # idle GPUs are read from there
-    if idle and metrics.model_fields_set & read:
-        key = "by" if metrics.by else "prometheus"
-        fix = f"set histogram to the one that your servers expose, such as inference_latency_seconds, or remove {key}"
-        yield Problem(("metrics",), f"sets {key} without histogram, so nothing is measured", fix, about=(("teams",),))
+    if metrics.by and metrics.histogram is None and all(server.metrics == NO_METRICS for server in servers):
+        fix = "set histogram to the one that your servers expose, such as inference_latency_seconds, or remove by"
+        yield Problem(("metrics",), "sets by without histogram, so nothing is measured", fix, about=(("teams",),))
     for server in servers:
         path, engine = server.path, engine_of(server)
         if engine:
             yield from _run(path, server, engine)
-        elif server.metrics.model_fields_set and not there(tree, "prometheus"):
-            rule, fix = "has no effect: operators.prometheus is off", "set it to here or installed, or remove metrics"
-            yield Problem((*path, "metrics"), rule, fix, about=(("operators",),))
         if flavor := flavor_of(tree, server.team, server):
             yield from _gpus(tree, path, server, flavor)
         yield from _image_and_end(tree, path, server)

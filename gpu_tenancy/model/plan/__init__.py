@@ -14,6 +14,7 @@ from gpu_tenancy.model.plan.environment import parts
 from gpu_tenancy.model.plan.guards import UNCOUNTED, GuardsPlan, guards
 from gpu_tenancy.model.plan.idle import RECLAIMER, IdlePlan, idle_gpus
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.kueue import WorkerAccess, worker_access
@@ -96,10 +97,8 @@ def plan(stack: Stack) -> Plan:
         for space in spaces
     )
     installed = releases(tree)
-    here = any("monitoring.coreos.com" in release.serves for release in installed)
-    watched = here or stack.operators.of("prometheus").install == "installed"
     servers = tuple(server for team in teams for server in team.servers)
-    observed = observability(tree, servers, gpu_prices(tree)) if watched else None
+    observed = observability(tree, servers, gpu_prices(tree)) if there(tree, "prometheus") else None
     if observed and (opencost := stack.metrics.opencost):
         observed = replace(observed, opencost=(opencost.namespace, opencost_prices(tree)))
     wired, people = infiniband(tree), access(tree)

@@ -222,6 +222,7 @@ def _caches(environment: Environment, _: str) -> Reason | None:
 
 CONDITIONS: Final[Mapping[str, _Condition]] = {
     "always": lambda _, name: (("operators", to_camel(name)), "every stack needs it"),
+    "metrics": lambda tree, name: CONDITIONS["always" if tree.stack.cluster.NODES_MADE else "latency"](tree, name),
     "teams": lambda environment, _: (("teams",), "teams need queues") if environment.stack.teams else None,
     "gpus": _gpus,
     "advertisedGpus": lambda environment, name: (
