@@ -197,12 +197,8 @@ def exposure_problems(tree: Tree) -> Iterator[Problem]:
             if server.canary:
                 yield from _canary(tree.written.teams[team], path, server, server.canary)
             elif server.expose:
-                place, host = (*path, "expose", "host"), server.expose.host
-                yield from _exposed((*path, "expose"), spec, server, server.expose)
+                yield from _exposed((*path, "expose"), spec, server, server.expose, hosts)
                 yield from _parts(path, server.canaries)
-                if (other := hosts.setdefault(host, place)) != place:
-                    fix = "set another host, or canary in place of expose if it gets a part of the requests"
-                    yield Problem(place, f"is also {dotted(other)}", fix, host, (other,))
         if spec.notebooks and spec.notebooks.expose:
             yield from _notebooks(("teams", team, "notebooks", "expose"), spec, spec.notebooks.expose, hosts)
 
@@ -211,19 +207,19 @@ def _notebooks(path: Path, spec: Team, expose: NotebooksExpose, hosts: dict[str,
     yield from _gateway((*path, "gateway"), spec, expose.gateway)
     for index, (name, host) in enumerate(expose.hosts.items()):
         place: Path = (*path, "names", index)
-        yield from _host(place, spec, host)
-        if (other := hosts.setdefault(host, place)) != place:
-            yield Problem(place, f"is also {dotted(other)}", "set another name, or another domain", host, (other,))
+        yield from _host(place, spec, host, hosts, "set another name, or another domain")
         if name in spec.serving:
             server: Path = (*path[:2], "serving", name)
             yield Problem(place, f"is also the Service of {dotted(server)}", "set another name", name, (server,))
 
 
-def _host(path: Path, spec: Team, host: str) -> Iterator[Problem]:
+def _host(path: Path, spec: Team, host: str, hosts: dict[str, Path], another: str) -> Iterator[Problem]:
     place = (*path[:2], "network", "expose")
     if not any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in spec.network.expose.hosts):
         rule, fix = f"is not in {dotted(place)}.hosts", "add it there, or use a host that is there"
         yield Problem(path, rule, fix, host, (place,))
+    if (other := hosts.setdefault(host, path)) != path:
+        yield Problem(path, f"is also {dotted(other)}", another, host, (other,))
 
 
 def _gateway(path: Path, spec: Team, gateway: str) -> Iterator[Problem]:
@@ -233,9 +229,12 @@ def _gateway(path: Path, spec: Team, gateway: str) -> Iterator[Problem]:
         yield Problem(path, rule, fix, gateway, (place,))
 
 
-def _exposed(path: Path, spec: Team, server: ResolvedServer, expose: ServerExpose) -> Iterator[Problem]:
+def _exposed(
+    path: Path, spec: Team, server: ResolvedServer, expose: ServerExpose, hosts: dict[str, Path]
+) -> Iterator[Problem]:
     """The rules of the guard `expose`, which reads `network.expose` from the Namespace; and the key."""
-    yield from _host((*path, "host"), spec, expose.host)
+    another = "set another host, or canary in place of expose if it gets a part of the requests"
+    yield from _host((*path, "host"), spec, expose.host, hosts, another)
     yield from _gateway((*path, "gateway"), spec, expose.gateway)
     if expose.reach == "public" and spec.network.expose.reach != "public":
         place = (*path[:2], "network", "expose")
