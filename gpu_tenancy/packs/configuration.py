@@ -17,6 +17,7 @@ import gpu_tenancy
 from gpu_tenancy.base.bounds import check_values, read_json
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.model.spec import Stack
 
 LEVELS: Final[Mapping[str, int]] = {
     name: wire.EnforcementLevel.Value(name.upper()) for name in ("advisory", "mandatory", "disabled", "remediate")
@@ -35,6 +36,7 @@ class PackChoice:
 
     folder: Path
     config: Path | None = None
+    stack: Stack | None = field(default=None, compare=False)  # whose namespace of Prometheus and grace it gets
 
 
 def shipped_sets() -> list[Path]:
@@ -133,7 +135,9 @@ def _level(file: Path, name: str, given: object) -> int:
     return LEVELS[given]
 
 
-def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: str) -> wire.ConfigureAnalyzerRequest:
+def reconciled(
+    info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: str, stack: Stack | None = None
+) -> wire.ConfigureAnalyzerRequest:
     """The configuration that the engine sends to a pack: the level and settings of every rule, defaults included.
 
     `all` sets the level of each rule that has none: pkg/resource/analyzer/config.go in pulumi/pulumi,
@@ -142,10 +146,11 @@ def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: 
     """
     rules = {rule.name: rule for rule in info.policies}
     configs: dict[str, RuleConfig] = {}
+    followed = {"gpu-grace-bounded": stack.guards.periods.model_dump()} if stack else {}
     for name, rule in rules.items():
         schemas: dict[str, Any] = MessageToDict(rule.configSchema.properties)
         defaults = {key: schema["default"] for key, schema in schemas.items() if "default" in schema}
-        configs[name] = RuleConfig(rule.enforcementLevel, defaults)
+        configs[name] = RuleConfig(rule.enforcementLevel, {**defaults, **followed.get(name, {})})
     for name, initial in info.initialConfig.items():
         merged = configs.get(name, RuleConfig())
         configs[name] = RuleConfig(initial.enforcementLevel, {**merged.settings, **MessageToDict(initial.properties)})
@@ -157,6 +162,9 @@ def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: 
             level = configs[name].level if own.level is None else own.level
             configs[name] = RuleConfig(level, {**configs[name].settings, **own.settings})
     for name, rule in rules.items():
+        if stack and isinstance(listed := configs[name].settings.get("platform"), list):
+            named = [*cast("list[str]", listed), stack.metrics.prometheus.namespace]
+            configs[name] = replace(configs[name], settings={**configs[name].settings, "platform": named})
         schema = {"type": "object", **MessageToDict(rule.configSchema)}
         problems += violations(schema, dict(configs[name].settings), name)
     if problems:

@@ -15,6 +15,7 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 from gpu_tenancy.base.json import Json, Path
 from gpu_tenancy.engine.recording import SECRET, SIGNATURE, STACK_TYPE, Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.packs.configuration import LEVELS, PackChoice, RuleConfig, read_config, reconciled
 from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState
 from gpu_tenancy.packs.process import Client, pack_process
@@ -34,7 +35,8 @@ def evaluate(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResul
 
 def _evaluate_pack(rendered: Rendered, request: wire.AnalyzeStackRequest, chosen: PackChoice) -> PackResult:
     with pack_process(chosen.folder) as client:
-        session = Session.of(client, read_config(chosen.config) if chosen.config else {}, str(chosen.config))
+        given = read_config(chosen.config) if chosen.config else {}
+        session = Session.of(client, given, str(chosen.config), chosen.stack)
         client.open(rendered.project, rendered.stack)
         return session.evaluate(request)
 
@@ -48,10 +50,12 @@ class Session:
     config: wire.ConfigureAnalyzerRequest
 
     @classmethod
-    def of(cls, client: Client, given: Mapping[str, RuleConfig], where: str = "the configuration") -> "Session":
+    def of(
+        cls, client: Client, given: Mapping[str, RuleConfig], where: str = "the configuration", of: Stack | None = None
+    ) -> "Session":
         """Reads a pack's description, and configures it. Raises ConsoleError for an invalid configuration."""
         info = client.info()
-        config = reconciled(info, given, where)
+        config = reconciled(info, given, where, of)
         client.configure(config)
         return cls(client, info, config)
 

@@ -54,7 +54,7 @@ def review(  # noqa: PLR0913 - what a review is made of
         ConsoleError: the ref, a policy pack or the file is invalid.
     """
     now = outlook(current.stack)
-    chosen = [choose(text, project, production=current.stack.is_production) for text in policies]
+    chosen = [replace(choose(text, project, production=now.production), stack=current.stack) for text in policies]
     results = evaluate(current.rendered, chosen) if chosen else []
     rules = judged(current.rendered, results) if results else None
     compared = None

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -99,7 +99,7 @@ def policy_changes(
         elif chosen == pack.chosen and _changed_outside(pack.chosen, project, base.ref):
             not_compared.append(f"Policy pack {pack.text} changed since {base.ref}, outside the project")
         elif not _same(pack.chosen, chosen, project, base.ref):
-            differing.append((pack, chosen))
+            differing.append((pack, replace(chosen, stack=current.stack)))
     with ThreadPoolExecutor(max(1, len(differing))) as threads:
         results = list(threads.map(partial(_evaluated, rendered), (chosen for _, chosen in differing)))
     weaker: list[WeakerRule] = []
