@@ -10,16 +10,12 @@ from gpu_tenancy.base.git import git
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.model.project import existing_stacks, read_stack
 
+_PROGRAM: Final = (*(f"gpu_tenancy/{name}" for name in ("base", "engine", "kueue", "model")), "components")
 _SHARED: Final = {  # files and folders of a project that affect every stack, the more specific ones first
-    "gpu_tenancy/model/catalogue": "catalogue",
-    "gpu_tenancy/model": "program",
-    "components": "program",
-    "Pulumi.yaml": "program",
-    "__main__.py": "program",
-    "policy": "policy packs",
-    "pyproject.toml": "Python packages",
-    "requirements.txt": "Python packages",
-    "uv.lock": "Python packages",
+    "catalogue": ("gpu_tenancy/model/catalogue",),
+    "program": (*_PROGRAM, "Pulumi.yaml", "__main__.py"),
+    "policy packs": ("policy", "gpu_tenancy/packs"),
+    "Python packages": ("pyproject.toml", "requirements.txt", "uv.lock"),
 }
 
 
@@ -56,7 +52,7 @@ def concerned(
     own: dict[str, str] = {}
     for path in sorted(paths):
         file = PurePosixPath(path)
-        if why := next((name for place, name in _SHARED.items() if file.is_relative_to(place)), ""):
+        if why := next((name for name, places in _SHARED.items() if any(map(file.is_relative_to, places))), ""):
             shared[why] = None
         if file.parent == PurePosixPath("stacks") and file.name.startswith("Pulumi.") and file.suffix == ".yaml":
             own[file.stem.removeprefix("Pulumi.")] = path
