@@ -121,7 +121,8 @@ def _s3(grant: identities.DataGrant) -> str:
     place, arn = grant.folder, f"arn:aws:s3:::{grant.folder.bucket}"
     where = f" for the prefix {place.prefix}/*" if place.prefix else ""
     objects = f"{arn}/{place.prefix}/*" if place.prefix else f"{arn}/*"
-    return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[grant.writes])} on {objects}"
+    key = f", and kms:Decrypt{', kms:GenerateDataKey' if grant.writes else ''} on {grant.key}" if grant.key else ""
+    return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[grant.writes])} on {objects}{key}"
 
 
 def _gcs(grant: identities.DataGrant) -> str:
