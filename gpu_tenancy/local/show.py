@@ -86,7 +86,7 @@ def pools(stack: Stack) -> Table:
             (pool.machine or "custom") if pool else "worker cluster",
             supply.flavor,
             per_node,
-            f"{cost.min_nodes}" if cost.min_nodes == cost.max_nodes else f"{cost.min_nodes} to {cost.max_nodes}",
+            f"{supply.min_nodes}" if supply.min_nodes == cost.max_nodes else f"{supply.min_nodes} to {cost.max_nodes}",
             supply.capacity,
             *(UNKNOWN if usd is None else f"{usd:,.2f}" for usd in (cost.node, cost.floor, cost.ceiling)),
         )

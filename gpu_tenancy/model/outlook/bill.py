@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
@@ -77,10 +77,12 @@ class Bill:
 def bill(tree: Tree, needs: Iterable[Need]) -> Bill:
     """The bill of a stack whose flavors have these guarantees and limits."""
     lines = tuple(line for line in _lines(tree, tuple(needs)) if any(line.numbers))
+    kinds = {pool.pool.capacity.kind for pool in tree.pools.values() if pool.grows}
+    whole = ", reserved ones whole" if "reserved" in kinds else ""
     always, guaranteed, limit = (sum((line.costs[index] for line in lines), NONE) for index in _FIGURES)
     parts = ", ".join(dict.fromkeys(line.part for line in lines)) or "nothing"
     figures = (
-        BillFigure("monthly cost, always billed", always, f"pools at their minimum: {parts}"),
+        BillFigure("monthly cost, always billed", always, f"pools at their minimum{whole}: {parts}"),
         BillFigure("monthly cost, guarantees", guaranteed, "with the nodes of all guarantees"),
         BillFigure("monthly cost, limits", limit, "with the nodes of all limits, at most those of the pools"),
     )
@@ -89,9 +91,10 @@ def bill(tree: Tree, needs: Iterable[Need]) -> Bill:
 
 def _lines(tree: Tree, needs: tuple[Need, ...]) -> Iterator[BillLine]:
     costs = {cost.pool: cost for cost in pool_costs(tree)}
+    always = {name: cost.always for name, cost in costs.items()}
     disks: dict[str, list[int]] = {}  # GiB by kind
     for flavor in tree.flavors.values():
-        nodes = _nodes(flavor, [need for need in needs if need[0].flavor == flavor.name])
+        nodes = _nodes(flavor, [need for need in needs if need[0].flavor == flavor.name], always)
         for pool in (tree.pools[name] for name in nodes if name in tree.pools):
             part = "GPU nodes" if flavor.resource else "CPU nodes"
             title = f"{pool.name} ({pool.machine.name if pool.machine else 'custom nodes'})"
@@ -129,7 +132,7 @@ def _storage(tree: Tree) -> Iterator[BillLine]:
         yield BillLine.of("storage", f"storage ({kind or 'default StorageClass'}), GiB", [gib] * 3, 1, price)
 
 
-def _nodes(flavor: Flavor, needs: Sequence[Need]) -> dict[str, tuple[int, ...]]:
+def _nodes(flavor: Flavor, needs: Sequence[Need], always: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """Nodes of each pool for the three figures: the minimum, and more in the order of the pools until the needs fit.
 
     Reserved nodes are billed whether they run or not. Of a flavor without needs, limits are all nodes: teams with GPUs
@@ -142,7 +145,7 @@ def _nodes(flavor: Flavor, needs: Sequence[Need]) -> dict[str, tuple[int, ...]]:
             for measure, *amounts in needs
         }
         for pool in flavor.pools:
-            nodes = pool.max_nodes if pool.capacity == "reserved" else pool.min_nodes
+            nodes = always[pool.name]
             missing = {name: amount - nodes * pool.node.get(name, 0) for name, amount in missing.items()}
             found.setdefault(pool.name, []).append(nodes)
         for pool in flavor.pools if figure else ():

@@ -46,7 +46,7 @@ class PoolCost:
 
     pool: str
     price: PriceOf
-    min_nodes: int
+    always: int  # nodes that are always billed: the minimum, or all reserved ones
     max_nodes: int
 
     @property
@@ -56,8 +56,8 @@ class PoolCost:
 
     @property
     def floor(self) -> float | None:
-        """Cost of the minimum number of nodes; 0 for none, even without a price."""
-        return _times(self.node, self.min_nodes)
+        """Cost of the nodes that are always billed; 0 for none, even without a price."""
+        return _times(self.node, self.always)
 
     @property
     def ceiling(self) -> float | None:
@@ -74,8 +74,9 @@ def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
     stack = environment.stack
     costs: list[PoolCost] = []
     for name, pool in environment.pools.items():
-        nodes = pool.pool.nodes
-        costs.append(PoolCost(name, _node(stack.prices, pool), nodes.min, nodes.max if pool.grows else nodes.min))
+        most = pool.pool.nodes.max if pool.grows else pool.pool.nodes.min
+        always = most if pool.pool.capacity.kind == "reserved" else pool.pool.nodes.min
+        costs.append(PoolCost(name, _node(stack.prices, pool), always, most))
     elsewhere = (
         PoolCost(name, PriceOf(None), pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()
     )
