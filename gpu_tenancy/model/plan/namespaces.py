@@ -253,7 +253,8 @@ def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
         _CLAIMS: len(team.storage) + len(environment.stack.datasets),
         "children": max(
             [server.most_replicas for server in servers if server.grouped]
-            + [job.most_pods for job in jobs if job.framework == "ray"],
+            + [job.most_pods for job in jobs if job.framework == "ray"]
+            + [job.groups for job in jobs if job.kind.endless],
             default=0,
         ),
     }
