@@ -44,7 +44,7 @@ def mounted_at(workload: Workload, kind: Literal["dataset", "volume"], name: str
 
 
 def _same_names(stack: Stack) -> Iterator[Problem]:
-    """PersistentVolumes and Volcano queues are cluster-scoped: `ml` + `a-b` and `ml-a` + `b` have the same name."""
+    """PersistentVolumes, Volcano queues and Karpenter's NodePools: `ml` + `a-b` and `ml-a` + `b` have the same name."""
     volumes = [(team, name) for name, dataset in stack.datasets.items() for team in stack.teams if dataset.is_of(team)]
     gangs = [(name, flavor) for name, team in stack.teams.items() for flavor in team.gangs]
     for kind, pairs in (("volume", volumes), ("queue", gangs)):
@@ -55,6 +55,10 @@ def _same_names(stack: Stack) -> Iterator[Problem]:
                 path = ("datasets", name) if kind == "volume" else ("teams", team, "gangs", name)
                 rule = f"the {kind} of team {team} would be named {team}-{name}, like one of team {first}"
                 yield Problem(path, rule, "rename one of them", about=(("teams",),))
+    for name, pool in stack.pools.items() if getattr(stack.cluster, "autoscaler", "") == "karpenter" else ():
+        if pool.nodes.min and f"{name}-base" in stack.pools:
+            rule = f"is also the name of Karpenter's NodePool for the minimum of pool {name}"
+            yield Problem(("pools", f"{name}-base"), rule, "rename one of them", about=(("pools", name),))
 
 
 def known_in(name: str | None, known: Iterable[str], kind: str, path: Path, of: Path) -> Iterator[Problem]:
