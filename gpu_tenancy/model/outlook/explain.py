@@ -8,6 +8,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
 from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Outlook, grace_of, holdings
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.namespaces import OTHERS, container_defaults, namespace
+from gpu_tenancy.model.plan.object_storage import sidecars
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
 from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of, measures
 from gpu_tenancy.model.spec.tenancy import Shares
@@ -141,11 +142,9 @@ def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tupl
         for name, share in shares.items()
         if name == bare and share.limit
     ]
-    parts += [
-        f"{format_amount(bare, amounts[bare])} of {flavor} for gangs"
-        for flavor, amounts in gangs_of(spec, tree.flavors).items()
-        if amounts.get(bare)
-    ]
+    further = {f"{flavor} for gangs": amounts for flavor, amounts in gangs_of(spec, tree.flavors).items()}
+    further["sidecars of datasets"] = sidecars(tree.stack.datasets, spec)
+    parts += [f"{format_amount(bare, amounts[bare])} of {of}" for of, amounts in further.items() if amounts.get(bare)]
     paths: list[Path] = [
         ("teams", tree.queue_of(team), section) for section in ("gpus", "quota") if getattr(spec, section)
     ]
