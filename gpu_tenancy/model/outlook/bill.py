@@ -167,7 +167,8 @@ def _not_counted(tree: Tree) -> Iterator[str]:
         yield "boot disks"
     if tree.stack.elsewhere:
         yield "nodes of worker clusters"
-    yield from ("volumes of operators", "datasets", "snapshots", "traffic")
+    homes = ["homes of notebooks"] if any(team.notebooks for team in tree.stack.teams.values()) else []
+    yield from ("volumes of operators", *homes, "datasets", "snapshots", "traffic")
 
 
 def _notes(tree: Tree, lines: Iterable[BillLine]) -> Iterator[str]:
