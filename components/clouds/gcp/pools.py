@@ -63,7 +63,7 @@ def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNode
     set_by_gke = clouds()["gcp"].capacity[pool.spec.capacity.kind].taints  # they must not be inputs
     config: container.NodePoolNodeConfigArgsDict = {
         **_every_node(pool.machine, cluster),
-        "disk_size_gb": pool.spec.disk.size // _GIB,
+        "disk_size_gb": -(-pool.spec.disk.size // _GIB),
         "labels": {
             **{key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
             **(_DRANET if pool.dranet else {}),
