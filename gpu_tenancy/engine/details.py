@@ -14,11 +14,12 @@ from gpu_tenancy.engine.files import helm_releases
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS
 from gpu_tenancy.model.kinds import WorkloadKind, kind_of
 
 Manifest = Mapping[str, Json]
 
-_GPU = ("nvidia.com/", "amd.com/", "requests.nvidia.com/", "requests.amd.com/")
+_GPU = tuple(f"{of}{domain}/" for of in ("", "requests.") for domain in (*PRODUCT_LABELS, "habana.ai"))
 _LIMIT = 4
 
 
