@@ -18,7 +18,6 @@ STACKS = ("dev", "prod")
     [
         ("stacks/Pulumi.dev.yaml", {"dev": ("stacks/Pulumi.dev.yaml changed",)}),
         ("gpu_tenancy/model/catalogue/machines/aws.yaml", dict.fromkeys(STACKS, ("catalogue changed",))),
-        ("gpu_tenancy/model/plan/shares.py", dict.fromkeys(STACKS, ("program changed",))),
         ("gpu_tenancy/base/quantity.py", dict.fromkeys(STACKS, ("program changed",))),
         ("components/clouds/aws/__init__.py", dict.fromkeys(STACKS, ("program changed",))),
         ("__main__.py", dict.fromkeys(STACKS, ("program changed",))),

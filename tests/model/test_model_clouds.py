@@ -349,7 +349,8 @@ def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
     cost_range = priced({"min": 1, "max": 3})
     assert (cost_range.floor, cost_range.ceiling) == (listed("on-demand"), 3 * listed("on-demand"))
     manual = priced({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
-    assert manual.ceiling == manual.floor
+    reserved = priced({"min": 0, "max": 3}, capacity={"kind": "reserved", "reservation": "ml"})
+    assert (manual.ceiling, reserved.ceiling) == (manual.floor, reserved.floor)
 
 
 def test_spot_without_a_price_costs_at_most_the_price_on_demand() -> None:

@@ -96,16 +96,17 @@ def test_each_storage_service_is_created_or_lists_its_needs() -> None:
 
 def test_a_report_lists_data_and_who_must_grant_what() -> None:
     sections = with_storage(None, of_job(volumes={"ck": "/ck"}, datasets={"corpus": "/d"}), ck={"size": "1Gi"})
-    made = outlook(stack_of({**sections, "datasets": {"corpus": "s3://ml-corpus/v3"}}))
+    key = "arn:aws:kms:eu-central-1:111122223333:key/1234"
+    made = outlook(stack_of({**sections, "datasets": {"corpus": {"bucket": "s3://ml-corpus/v3", "key": key}}}))
     assert [(one.kind, one.name, one.place, one.right, one.mounted_by) for one in made.data] == [
         ("dataset", "corpus", "s3://ml-corpus/v3", "read", ("job train",)),
         ("storage", "ck", "default StorageClass", "read and write", ("job train",)),
     ]
-    assert made.data_rights == (
-        (
-            "Grant the identity of the CSI driver s3.csi.aws.com in the cluster: s3:ListBucket on"
-            " arn:aws:s3:::ml-corpus for the prefix v3/*, and s3:GetObject on arn:aws:s3:::ml-corpus/v3/*"
-        ),
+    (right,) = made.data_rights
+    assert right == (
+        "Grant the identity of the CSI driver s3.csi.aws.com in the cluster: s3:ListBucket on"
+        " arn:aws:s3:::ml-corpus for the prefix v3/*, and s3:GetObject on arn:aws:s3:::ml-corpus/v3/*"
+        f", and kms:Decrypt on {key}"
     )
     created = outlook(stack_of({**sections, "cluster": CREATED, "datasets": {"corpus": "s3://ml-corpus/v3"}}))
     assert created.data_rights == ()

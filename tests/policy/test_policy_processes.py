@@ -51,7 +51,8 @@ def previewed(stack: str) -> Preview:
 def judged(client: Client, pack: str, stack: str) -> PackResult:
     rendered = previewed(stack)
     config = choose(pack, ROOT, production=rendered.stack.is_production).config
-    session = Session.of(client, read_config(config) if config else {})
+    session = Session.of(client, read_config(config) if config else {}, "", rendered.stack)
+    assert pack == "clouds" or "monitoring" in session.config.policyConfig["no-privileged"].properties["platform"]
     client.open(rendered.rendered.project, stack)
     return session.evaluate(stack_request(rendered.rendered))
 
