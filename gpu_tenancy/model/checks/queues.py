@@ -140,33 +140,40 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
 
 
 def coverage_problems(tree: Tree) -> Iterator[Problem]:
-    """Guaranteed GPUs that no job, or a job of the stack, can get back, for lack of guaranteed CPU or memory.
+    """Quota that no job can use, and guaranteed GPUs that no job, or a job of the stack, can get back.
 
-    With `fairness: even`, Kueue preempts by share for jobs that borrow, so this is a warning.
+    Both lack CPU or memory. With `fairness: even`, Kueue preempts by share for jobs that borrow, so the second is a
+    warning.
     """
-    for queue in tree.queue_owners if not tree.stack.fairness.even else ():
+    for queue in tree.queue_owners:
         void: set[str] = set()
         for problem in _void(tree, queue):
             void.add(str(problem.path[3]))
             yield problem
-        for found in coverage.uncovered(tree, queue):
+        for found in coverage.uncovered(tree, queue) if not tree.stack.fairness.even else ():
             if not found.of_cohort and not {found.gpus.flavor, found.lacking.flavor} & void:
                 yield _uncovered(queue, found)
 
 
 def _void(tree: Tree, queue: str) -> Iterator[Problem]:
-    """Guarantees with 0 of CPU or memory."""
+    """Limits and guarantees with 0 of CPU or memory."""
     quotas = tree.stack.teams[queue].quota
-    for name in (name for name in quotas if name in tree.flavors and coverage.reclaims(tree, queue, name)):
+    for name in (name for name in quotas if name in tree.flavors):
         flavor, guarantee = tree.flavors[name], tree.guarantee(queue, name)
-        for resource in (r for r, amount in guarantee.beside.items() if guarantee.units and not amount):
-            said = getattr(quotas[name], resource)
-            if said is None or coverage.quota_of_cohorts(tree, queue, name, resource):
+        most = tree.share(queue, name, flavor.resource).effective_limit if flavor.resource else guarantee.units
+        for resource in (r for r, amount in guarantee.beside.items() if not amount):
+            said, never = getattr(quotas[name], resource), not tree.share(queue, name, resource).effective_limit
+            units = most if never else guarantee.units
+            reclaimed = not tree.stack.fairness.even and coverage.reclaims(tree, queue, name)
+            if said is None or not units or not (never or reclaimed):
                 continue
-            share = flavor.with_gpus(guarantee.units) if flavor.resource else flavor.follows(CPU, guarantee.units)
-            units = counted(guarantee.units, guarantee.resource, name if flavor.resource else "")
-            key = ("guaranteed",) if "guaranteed" in said.model_fields_set else ()
-            rule = f"voids the guarantee of {units}: {coverage.WHY}"
+            share = flavor.with_gpus(units) if flavor.resource else flavor.follows(CPU, units)
+            counts = counted(units, guarantee.resource, name if flavor.resource else "")
+            rule, key = f"voids the guarantee of {counts}: {coverage.WHY}", {"guaranteed"} & said.model_fields_set
+            if never:
+                rule, key = f"admits no pod on flavor {name}, because each requests {resource}", set[str]()
+            elif coverage.quota_of_cohorts(tree, queue, name, resource):
+                continue
             fix = f"remove it, for the share of the machine ({amount_text(resource, share[resource])}), or raise it"
             yield Problem(("teams", queue, "quota", name, resource, *key), rule, fix, "0", about=_about(flavor))
 
