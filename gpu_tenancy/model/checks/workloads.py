@@ -101,12 +101,7 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
     if size.flavor.resource and not workload.gpus and not is_gang(workload) and (cpus := choices(tree, team, workload)):
         rule = f"on flavor {size.flavor.name}, with GPUs: Kueue would choose {cpus[0]}, and no node has both labels"
         yield Problem((*path, "gpus"), rule, f"request GPUs, or set flavor: {' or '.join(cpus)}", "0")
-    for resource, amount in size.amounts.items():
-        of_node = size.flavor.node.get(resource, 0)
-        if amount > of_node:
-            rule = f"exceeds the {format_amount(resource, of_node)} {resource} of a node of flavor {size.flavor.name}"
-            fix, value = "lower it, and raise workers if the job can be distributed", format_amount(resource, amount)
-            yield Problem((*path, _key(resource)), rule, fix, value, about=(("pools",),))
+    yield from _of_node(path, size)
     yield from _one_client(tree, path, workload, size.flavor)
     memory, shared = size.amounts[MEMORY], workload.shared_memory
     if shared is not None and shared > memory:
@@ -115,6 +110,25 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
     yield from _fabric(tree, path, workload, size.flavor)
     yield from _container(tree, path, size)
     yield from _limits(tree, path, workload, size)
+
+
+def _of_node(path: Path, size: PodSize) -> Iterator[Problem]:
+    """Amounts that no node of the flavor has. GPUs first: their CPU and memory are derived from them."""
+    flavor, needs = size.flavor, add(size.amounts, size.flavor.caches.every)
+    beyond = {resource: amount for resource, amount in size.amounts.items() if amount > flavor.node.get(resource, 0)}
+    for resource in [flavor.resource] if flavor.resource in beyond else beyond:
+        rule = f"exceeds the {format_amount(resource, flavor.node.get(resource, 0))} {resource} of a node of flavor"
+        fix, value = (
+            "lower it, and raise workers if the job can be distributed",
+            format_amount(resource, beyond[resource]),
+        )
+        yield Problem((*path, _key(resource)), f"{rule} {flavor.name}", fix, value, about=(("pools",),))
+    if not beyond and not any(all(pool.node.get(r, 0) >= needs[r] for r in needs) for pool in flavor.pools):
+        amounts = (size.amounts, *(pool.node for pool in flavor.pools))
+        pod, *nodes = (" and ".join(f"{format_amount(r, of.get(r, 0))} {r}" for r in size.amounts) for of in amounts)
+        rule = f"needs a node with {pod}, but those of flavor {flavor.name} have {', or '.join(nodes)}"
+        fix = "lower what is too much for one of them, or set different flavors for their pools"
+        yield Problem(path, rule, fix, about=(("pools",),))
 
 
 def _one_client(tree: Tree, path: Path, workload: Server | Training, flavor: Flavor) -> Iterator[Problem]:
