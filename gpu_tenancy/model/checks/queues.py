@@ -12,7 +12,7 @@ from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
-from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size
+from gpu_tenancy.model.plan.pods import PodSize, limit_key, limits, pod_size
 from gpu_tenancy.model.plan.queues import borrowable, potential_available
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
 from gpu_tenancy.model.plan.workloads import SHIPPED
@@ -212,13 +212,15 @@ def _beyond(tree: Tree, owner: str, running: list[tuple[ResolvedServer, PodSize]
         peak, limit = sum(server.most_pods * amount for server, amount in per_pod), of_team.get(resource, 0)
         reach = min(limit, potential_available(tree, owner, flavor.name, resource))
         if peak > reach:
-            yield _problem(owner, flavor.name, per_pod, resource, (peak, limit, reach))
+            key = limit_key(tree, owner, flavor, resource)
+            yield _problem(owner, flavor.name, per_pod, (resource, key), (peak, limit, reach))
             return
 
 
 def _problem(
-    owner: str, flavor: str, per_pod: list[tuple[ResolvedServer, int]], resource: str, sums: tuple[int, int, int]
+    owner: str, flavor: str, per_pod: list[tuple[ResolvedServer, int]], of: tuple[str, str], sums: tuple[int, int, int]
 ) -> Problem:
+    resource, key = of
     peak, limit, reach = (format_amount(resource, amount) for amount in sums)
     needs = f"the servers on flavor {flavor} need {peak} {resource} at their peak"
     path, maximum = (per_pod[0][0].written_at(*keys) for keys in (("replicas",), ("replicas", "max")))
@@ -227,7 +229,7 @@ def _problem(
         pods = ", ".join(_pods(server, format_amount(resource, amount)) for server, amount in per_pod)
         teams = dict.fromkeys([owner, *(server.team for server, _ in per_pod)])
         rule = f"{needs} ({pods}), which exceeds the team's limit of {limit}"
-        fix = f"lower {lower}, or raise teams.{owner}.gpus.{flavor}.limit"
+        fix = f"lower {lower}, or raise {key}"
         about: tuple[Path, ...] = (*(("teams", team) for team in teams), ("pools",))
     else:
         rule = f"{needs}, but the team can never get more than {reach}"

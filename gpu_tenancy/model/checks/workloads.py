@@ -10,7 +10,7 @@ from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.namespaces import needed, ratios
 from gpu_tenancy.model.plan.notebooks import as_job
-from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, limits_of, parts, pod_size
+from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limit_key, limits, limits_of, parts, pod_size
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import metric_name, monitor
@@ -255,8 +255,8 @@ def _beyond(
     else:
         of_each = "" if len(pods) > 1 else f" ({format_amount(resource, total // pods[0])} each)"
         rule = f"{needs}{of_each}, which exceeds the team's limit of {format_amount(resource, limit)}"
-        fix = f"{lower}, or raise teams.{team}.{'gangs' if gang else 'gpus'}.{flavor.name}.limit"
-        about = (("teams", team), ("pools",))
+        fix = f"{lower}, or raise {limit_key(tree, team, flavor, resource, gang=gang)}"
+        about = (("teams", team), ("teams", tree.queue_of(team)), ("pools",))
     key = "tasks" if job.tasks else "roles" if job.roles else "workers"
     return Problem((*path, key), f"{rule}: the job would stay pending", fix, str(sum(pods)), about=about)
 

@@ -108,6 +108,14 @@ class Tree(Environment):
         """A queue's share of a resource; empty if it has none."""
         return _of(self.team_shares.get(queue, {}), flavor, resource)
 
+    def key(self, queue: str, flavor: str, resource: str, bound: str) -> str:
+        """The key of the stack that sets a bound of a queue's share: `guaranteed` or `limit`."""
+        if resource in {CPU, MEMORY}:
+            return f"teams.{queue}.quota.{flavor}.{resource}.{bound}"
+        quota = self.stack.teams[queue].quota.get(flavor)
+        section = "gpus" if quota is None or quota.model_fields_set.isdisjoint(_OF_GPUS) else "quota"
+        return f"teams.{queue}.{section}.{flavor}.{bound}"
+
     def above(self, cohort: str | None) -> Iterator[str]:
         """A cohort and its ancestors, up to the root."""
         while cohort is not None:
