@@ -83,8 +83,9 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
     team = str(path[1])
     if size is None:
         if workload.flavor is None:
-            section = "gangs" if is_gang(workload) else "gpus"
-            rule, fix = f"no flavor to run on: the team has no {section}", f"add quota under teams.{team}.{section}"
+            section, owner = ("gangs", team) if is_gang(workload) else ("gpus", tree.queue_of(team))
+            whose = "the team" if owner == team else f"team {owner}, whose queue it uses,"
+            rule, fix = f"no flavor to run on: {whose} has no {section}", f"add quota under teams.{owner}.{section}"
             shares = [] if is_gang(workload) or workload.gpus else sorted(tree.shares_of(team))
             if shares:
                 rule = "no flavor to run on: no pool is without GPUs"
@@ -92,7 +93,7 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
             if flavors := choices(tree, team, workload):
                 rule = "required key is missing: the team has several flavors"
                 fix = f"set flavor: {' or '.join(flavors)}"
-            yield Problem((*path, "flavor"), rule, fix, about=(("teams", team), ("pools",)))
+            yield Problem((*path, "flavor"), rule, fix, about=(("teams", team), ("teams", owner), ("pools",)))
         return
     if workload.gpus and size.flavor.resource is None:
         rule = f"GPUs requested, but flavor {size.flavor.name} has none"
