@@ -41,7 +41,7 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
 
 def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     """The budget must cover the requests of all pods that the queues can admit at once."""
-    shares = tree.team_shares.get(tree.queue_of(name), {})
+    shares, owner = tree.shares_of(name), tree.queue_of(name)
     of_sidecars, gangs = sidecars(tree.stack.datasets, team), gangs_of(team, tree.flavors)
     admissible = add(admitted(shares, gangs), of_sidecars)
     for resource in (CPU, MEMORY):
@@ -55,8 +55,8 @@ def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         needed = format_amount(resource, admissible[resource])
         rule = f"is less than the {needed} {resource} that the team's queues can admit ({parts})"
         rule += ", so the quota would reject admitted pods"
-        fix = f"raise it to {needed}, or lower the team's limit with teams.{name}.quota.<flavor>.{resource}"
-        place, about = ("teams", name, "compute", "requests", resource), (("teams", name), ("pools",))
+        fix = f"raise it to {needed}, or lower the team's limit with teams.{owner}.quota.<flavor>.{resource}"
+        place, about = ("teams", name, "compute", "requests", resource), (("teams",), ("pools",))
         yield Problem(place, rule, fix, format_amount(resource, budget), about)
 
 
