@@ -219,6 +219,7 @@ def test_a_rollout_keeps_the_minimum_or_warns(least: int, more: int, spare: int,
 
 NEED = "nvidia.com/gpu of flavor h100 are guaranteed to it, 4 + 1 replicas need"
 RAISE, LOWER = "raise teams.a.gpus.h100.guaranteed by", "or lower replicas"
+CPUS = f"160 {NEED} 200; {RAISE} 40, {LOWER}".replace("nvidia.com/gpu", "cpu").replace("gpus.h100", "quota.h100.cpu")
 
 
 @pytest.mark.parametrize(
@@ -230,6 +231,7 @@ RAISE, LOWER = "raise teams.a.gpus.h100.guaranteed by", "or lower replicas"
         ((8, 8), {"replicas": {"min": 2, "max": 8}, "surge": 0}, Rollout(0, 1, "has 1 of 2 replicas; remove surge: 0")),
         ((9, 9), {"replicas": 8, "surge": 1}, Rollout(1, 0)),
         ((8, 8), {"replicas": 4, "gpus": 2}, Rollout(0, 1, f"has 3 of 4 replicas: 8 {NEED} 10; {RAISE} 2, {LOWER}")),
+        ((8, 8), {"replicas": 4, "cpu": 40}, Rollout(0, 1, f"has 3 of 4 replicas: {CPUS}")),
         ((4, 16), {"replicas": 4}, Rollout(1, 0, f"waits until quota can be borrowed: 4 {NEED} 5; {RAISE} 1, {LOWER}")),
     ],
 )

@@ -138,8 +138,8 @@ def rollout(tree: Tree, server: ResolvedServer, size: PodSize) -> Rollout:
     each = size.amounts[resource] * server.nodes
     has, wanted = (format_amount(resource, amount * each) for amount in (room, least + 1))
     counted = f"{has} {resource} of flavor {flavor} are guaranteed to it, {least} + 1 replicas need {wanted}"
-    key = f"teams.{owner}.{'gpus' if resource == size.flavor.resource else resource}.{flavor}"
-    fix = f"raise {key}.guaranteed by {format_amount(resource, (least + 1 - room) * each)}, or lower replicas"
+    key = tree.key(owner, flavor, resource, "guaranteed")
+    fix = f"raise {key} by {format_amount(resource, (least + 1 - room) * each)}, or lower replicas"
     if room >= least + 1:
         return Rollout(1, 1, f"{_fewer(least)}: a percentage cannot tell {least} from {room} replicas; {fix}")
     share = tree.share(owner, flavor, resource)
