@@ -258,8 +258,10 @@ def _beyond(
         rule = f"{needs}{of_each}, which exceeds the team's limit of {format_amount(resource, limit)}"
         fix = f"{lower}, or raise {limit_key(tree, team, flavor, resource, gang=gang)}"
         about = (("teams", team), ("teams", tree.queue_of(team)), ("pools",))
-    key = "tasks" if job.tasks else "roles" if job.roles else "workers"
-    return Problem((*path, key), f"{rule}: the job would stay pending", fix, str(sum(pods)), about=about)
+    key, each = "tasks" if job.tasks else "roles" if job.roles else "workers", total // sum(pods)
+    fewer = job.elastic and job.workers.min * each <= reach
+    why = f"the job would never have more than {reach // each} of them" if fewer else "the job would stay pending"
+    return Problem((*path, key), f"{rule}: {why}", fix, str(sum(pods)), about=about)
 
 
 def _ray(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -> Iterator[Problem]:
