@@ -248,7 +248,7 @@ _NAMED: Final = 3  # resources that an error names
 
 
 def fair_sharing_problems(tree: Tree) -> Iterator[Problem]:
-    """Guarantees of groups that Kueue would not keep, and policies without effect.
+    """Guarantees of groups that Kueue would not keep, and policies and weights without effect.
 
     Kueue reclaims a queue's own nominal quota whatever the queue borrows elsewhere (`preemptorWithinNominal` in
     pkg/scheduler/preemption/preemption.go of v0.19.2), but has no such rule for the quota of a Cohort. There it
@@ -257,6 +257,11 @@ def fair_sharing_problems(tree: Tree) -> Iterator[Problem]:
     0.
     """
     if not tree.stack.fairness.even:
+        for section, specs in (("teams", tree.stack.teams), ("cohorts", tree.stack.cohorts)):
+            weights = {name: spec.weight for name, spec in specs.items() if "weight" in spec.model_fields_set}
+            for name, weight in ((name, weight) for name, weight in weights.items() if weight is not None):
+                rule, fix = "has no effect without fairness: even", "set fairness: even, or remove it"
+                yield Problem((section, name, "weight"), rule, fix, f"{weight:g}", about=(("fairness",),))
         return
     for group in cohorts_downwards(tree):
         for flavor, shares in tree.stated.get(group, {}).items():
