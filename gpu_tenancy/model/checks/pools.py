@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem, unknown
 from gpu_tenancy.base.quantity import format_duration
-from gpu_tenancy.model.catalogue import Machine, cloud_tables, find_gpu, machines
+from gpu_tenancy.model.catalogue import Machine, cloud_tables, find_gpu, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules
 from gpu_tenancy.model.catalogue.machines import CapacityType, PurchaseRow
 from gpu_tenancy.model.catalogue.pods import fabrics
@@ -20,6 +20,8 @@ from gpu_tenancy.model.spec.cluster import service_of
 
 def pool_problems(tree: Tree) -> Iterator[Problem]:
     """Problems of a stack's pools, and of the flavors that they form."""
+    for name in (name for name, own in tree.stack.machines.items() if own.cpu is None and find_machine(name) is None):
+        yield Problem(("machines", name), "is not in the catalogue", "set cpu and memory")
     for pool in tree.pools.values():
         yield from _unknown_parts(pool, tree.stack.machines)
         yield from _taints(pool)
@@ -42,7 +44,7 @@ def machines_command(service: str) -> str:
 def _unknown_parts(resolved: ResolvedPool, own: Iterable[str]) -> Iterator[Problem]:
     name, pool, gpu = resolved.name, resolved.pool, resolved.gpu
     place = ("pools", name, "sharing")
-    if pool.machine and resolved.machine is None:
+    if pool.machine and pool.machine not in own and resolved.machine is None:
         service = service_of(resolved.cluster)
         of_cloud = (known for of, known in machines() if of == service or service not in cloud_tables())
         rule, fix = unknown("machine type", pool.machine, [*own, *of_cloud], machines_command(service))
@@ -131,9 +133,11 @@ def zone_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -
             f" one of them does not have {machine.name}"
         )
         yield Problem(place, rule, _fix(resolved, machine))
-    purchase = machine.purchase
-    fact: Fact | None = cloud_tables()[machine.cloud].zones if machine.cloud else None  # A stack's own has none.
-    if isinstance(purchase, PurchaseRow) and purchase.zones:
+    purchase, known = machine.purchase, find_machine(machine.name)
+    fact: Fact | None = None  # A stack's own zones have none.
+    if known and known.zones is machine.zones:
+        fact = cloud_tables()[known.cloud].zones
+    if fact and isinstance(purchase, PurchaseRow) and purchase.zones:
         fact = purchase
     read = f" (catalogue of {fact.date})" if fact else ""
     for zone in zones:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, Gpu, Machine, Network, allocatable, find_gpu, find_machine
@@ -320,22 +320,17 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
     # The machine type can be bought in no other way than the stack's.
     every: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved", "capacity-block", "flex-start")
     lacks: tuple[CapacityType, ...] = tuple(kind for kind in every if kind not in (own.capacity or ()))
-    return Machine(
-        name=name,
-        cloud="",
-        cpu=own.cpu,
-        memory=own.memory,
-        gpu=own.gpu,
-        gpus=own.gpus,
-        architecture=own.architecture,
-        accelerator=own.accelerator,
-        topology=own.topology,
-        host_encryption=own.host_encryption,
-        zones=frozenset(own.zones) if own.zones is not None else None,
-        purchase=None if own.capacity is None else Purchase(has=tuple(own.capacity), lacks=lacks),
-        network=Network(**own.network.model_dump(), cards=cards) if own.network else None,
-        local_disk=(known.local_disk if known else 0) if own.local_disk is None else own.local_disk,
-    )
+    values: dict[str, Any] = {key: getattr(own, key) for key in type(own).model_fields} | {
+        "zones": frozenset(own.zones) if own.zones is not None else None,
+        "purchase": None if own.capacity is None else Purchase(has=tuple(own.capacity), lacks=lacks),
+        "network": Network(**own.network.model_dump(), cards=cards) if own.network else None,
+        "local_disk": (known.local_disk if known else 0) if own.local_disk is None else own.local_disk,
+    }
+    del values["capacity"]
+    if own.cpu is not None:
+        return Machine(name=name, cloud="", **values)
+    keys = {"purchase" if key == "capacity" else key for key in own.model_fields_set}
+    return replace(known, **{key: values[key] for key in keys}) if known else None
 
 
 def uses_local_disks(cluster: Cluster, machine: Machine) -> bool:

@@ -320,12 +320,12 @@ class NetworkEntry(fields.Section):
 
 
 class MachineEntry(fields.Section):
-    """A machine type that is not in the catalogue, or overrides its row."""
+    """A machine type that is not in the catalogue, or overrides its row: without `cpu`, only the keys that are set."""
 
-    cpu: fields.Cpu
-    """CPUs of the machine, before the kubelet's reservations."""
-    memory: fields.Bytes
-    """Memory of the machine, before the kubelet's reservations."""
+    cpu: fields.Cpu | None = None
+    """CPUs of the machine, before the kubelet's reservations; default: the catalogue's, as of all keys not set here."""
+    memory: fields.Bytes | None = None
+    """Memory of the machine, before the kubelet's reservations; set together with `cpu`."""
     gpu: str | None = None
     """Model of its GPUs: a name in the catalogue, such as `h100-80gb`."""
     gpus: fields.Count = 0
@@ -351,3 +351,5 @@ class MachineEntry(fields.Section):
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if (self.gpu is None) != (self.gpus == 0):
             yield "sets only one of gpu and gpus", "set both or remove both"
+        if (self.cpu is None) != (self.memory is None):
+            yield "sets only one of cpu and memory", "set both, or remove both for those of the catalogue"
