@@ -120,8 +120,11 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
     priced = [flavor for flavor in tree.team_shares[name] if flavor in prices]
     if not priced:
         yield "the team has no GPUs, and only their costs are counted", "remove it"
-    if unknown := ", ".join(flavor for flavor in priced if prices[flavor] is None):
-        yield f"the price of {unknown} is unknown", "set `prices` of the machines of its pools, or remove the budget"
+    if unknown := [flavor for flavor in priced if prices[flavor] is None]:
+        bare = any(pool.machine is None for flavor in unknown for pool in tree.pools_of(flavor))
+        first = "set machine of its pools, with a row in `machines`, and " if bare else ""
+        fix = f"{first}set `prices` of the machines of its pools, or remove the budget"
+        yield f"the price of {', '.join(unknown)} is unknown", fix
     here, storage = installed_by(tree, "prometheus") == "here", tree.stack.metrics.storage
     if not there(tree, "prometheus"):
         yield "no Prometheus of this stack records what GPUs are used", _PROMETHEUS
