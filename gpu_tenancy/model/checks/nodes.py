@@ -142,7 +142,7 @@ def _machine(name: str, pool: Pool, machine: Machine, rules: CloudRules) -> Iter
 
 def _disk(name: str, pool: Pool, rules: CloudRules) -> Iterator[Problem]:
     if pool.disk.size < _LEAST_DISK:
-        rule = "is too small for GPU images: pods would be evicted because of disk pressure"
+        rule = "is too small for images of training frameworks: pods would be evicted because of disk pressure"
         fix = f"set {format_bytes(_LEAST_DISK)} or more"
         yield Problem(("pools", name, "disk", "size"), rule, fix, format_bytes(pool.disk.size))
     if pool.disk.key and not rules.disk_key:
