@@ -11,6 +11,7 @@ from gpu_tenancy.model.plan.environment import gang_amounts
 from gpu_tenancy.model.plan.guards import accounts
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.people import TEAM_ROLES
+from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -31,6 +32,11 @@ def reference_problems(tree: Tree) -> Iterator[Problem]:
         yield from _workloads(tree, name, team)
         yield from _queue(stack, name, team)
     yield from _same_names(stack)
+    for server in stack.servers:
+        own, burst = flavor_of(tree, server.team, server), server.burst if server.has_service else None
+        if own and burst and own.name == burst.flavor:
+            rule, place = "is the flavor of the server itself", (*server.path, "burst", "flavor")
+            yield Problem(place, rule, "set another one, or raise replicas.max", own.name)
     for name, dataset in stack.datasets.items():
         for key in ("teams", "writers"):
             for index, team in enumerate(getattr(dataset, key)):

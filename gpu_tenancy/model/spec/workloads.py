@@ -293,19 +293,17 @@ class Server(Workload):
         if self.canary and self.expose:
             yield "sets canary and expose", f"remove expose: it shares the host of {self.canary.of}"
         if self.burst:
-            yield from self._burst_conflicts(self.burst)
+            yield from self._burst_conflicts()
         bursts = self.burst is not None and self.burst.min < self.burst.max
         if self.scale_on is not None and not self.autoscaled and not bursts:
             rule = f"sets scaleOn with a fixed number of replicas ({self.replicas.min})"
             fix = "set replicas: {min: …, max: …}, or remove scaleOn"
             yield f"{rule}, so each deployment would override the autoscaler", fix
 
-    def _burst_conflicts(self, burst: Burst) -> Iterator[tuple[str, str]]:
+    def _burst_conflicts(self) -> Iterator[tuple[str, str]]:
         """Each of the two autoscalers sees only the pods of its own Deployment, so both would scale at once."""
         if self.grouped:
             yield "sets burst, which only applies to a server of one node", "remove burst, or nodes"
-        if burst.flavor == self.flavor:
-            yield f"has its burst on its own flavor {self.flavor}", "set another one, or raise replicas.max"
         on = self.scale_on
         if self.autoscaled and (on is None or on.cpu is not None or on.measured != ("query",)):
             rule = "sets burst and a range of replicas, but scales on its pods, so that both would grow at once"
