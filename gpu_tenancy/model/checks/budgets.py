@@ -123,8 +123,8 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
     if unknown := [flavor for flavor in priced if prices[flavor] is None]:
         bare = any(pool.machine is None for flavor in unknown for pool in tree.pools_of(flavor))
         first = "set machine of its pools, with a row in `machines`, and " if bare else ""
-        fix = f"{first}set `prices` of the machines of its pools, or remove the budget"
-        yield f"the price of {', '.join(unknown)} is unknown", fix
+        fix = "set `prices` of the machines of its pools, or remove the budget"
+        yield f"the price of {', '.join(unknown)} is unknown", first + fix
     here, storage = installed_by(tree, "prometheus") == "here", tree.stack.metrics.storage
     if not there(tree, "prometheus"):
         yield "no Prometheus of this stack records what GPUs are used", _PROMETHEUS

@@ -134,9 +134,8 @@ def zone_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -
         )
         yield Problem(place, rule, _fix(resolved, machine))
     purchase, known = machine.purchase, find_machine(machine.name)
-    fact: Fact | None = None  # A stack's own zones have none.
-    if known and known.zones is machine.zones:
-        fact = cloud_tables()[known.cloud].zones
+    # A stack's own zones have none.
+    fact: Fact | None = cloud_tables()[known.cloud].zones if known and known.zones is machine.zones else None
     if fact and isinstance(purchase, PurchaseRow) and purchase.zones:
         fact = purchase
     read = f" (catalogue of {fact.date})" if fact else ""

@@ -12,7 +12,7 @@ from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
-from gpu_tenancy.model.plan.pods import PodSize, limit_key, limits, pod_size
+from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size
 from gpu_tenancy.model.plan.queues import borrowable, potential_available
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
 from gpu_tenancy.model.plan.workloads import SHIPPED
@@ -95,8 +95,7 @@ def _key(tree: Tree, team: str, flavor: Flavor, resource: str) -> Path:
     section = "gpus" if flavor.name in tree.stack.teams[team].gpus else "quota"
     if resource == flavor.resource:
         return ("teams", team, section, flavor.name, "guaranteed")
-    quota = tree.stack.teams[team].quota.get(flavor.name)
-    if quota and getattr(quota, resource) is not None:
+    if getattr(tree.stack.teams[team].quota.get(flavor.name), resource, None) is not None:
         return ("teams", team, "quota", flavor.name, resource, "guaranteed")
     return ("teams", team, section, flavor.name)
 
@@ -146,10 +145,9 @@ def coverage_problems(tree: Tree) -> Iterator[Problem]:
     warning.
     """
     for queue in tree.queue_owners:
-        void: set[str] = set()
-        for problem in _void(tree, queue):
-            void.add(str(problem.path[3]))
-            yield problem
+        problems = list(_void(tree, queue))
+        yield from problems
+        void = {problem.path[3] for problem in problems}
         for found in coverage.uncovered(tree, queue) if not tree.stack.fairness.even else ():
             if not found.of_cohort and not {found.gpus.flavor, found.lacking.flavor} & void:
                 yield _uncovered(queue, found)
@@ -161,19 +159,17 @@ def _void(tree: Tree, queue: str) -> Iterator[Problem]:
     for name in (name for name in quotas if name in tree.flavors):
         flavor, guarantee = tree.flavors[name], tree.guarantee(queue, name)
         most = tree.share(queue, name, flavor.resource).effective_limit if flavor.resource else guarantee.units
-        for resource in (r for r, amount in guarantee.beside.items() if not amount):
-            said, never = getattr(quotas[name], resource), not tree.share(queue, name, resource).effective_limit
-            units = most if never else guarantee.units
-            reclaimed = not tree.stack.fairness.even and coverage.reclaims(tree, queue, name)
-            if said is None or not units or not (never or reclaimed):
+        reclaims = not tree.stack.fairness.even and coverage.reclaims(tree, queue, name)
+        for resource in (r for r, amount in guarantee.beside.items() if not amount and getattr(quotas[name], r)):
+            key = {"guaranteed"} & getattr(quotas[name], resource).model_fields_set
+            if most and not tree.share(queue, name, resource).effective_limit:
+                units, key, rule = most, set[str](), f"admits no pod on flavor {name}, because each requests {resource}"
+            elif (units := guarantee.units) and reclaims and not coverage.quota_of_cohorts(tree, queue, name, resource):
+                counts = counted(units, guarantee.resource, name if flavor.resource else "")
+                rule = f"voids the guarantee of {counts}: {coverage.WHY}"
+            else:
                 continue
             share = flavor.with_gpus(units) if flavor.resource else flavor.follows(CPU, units)
-            counts = counted(units, guarantee.resource, name if flavor.resource else "")
-            rule, key = f"voids the guarantee of {counts}: {coverage.WHY}", {"guaranteed"} & said.model_fields_set
-            if never:
-                rule, key = f"admits no pod on flavor {name}, because each requests {resource}", set[str]()
-            elif coverage.quota_of_cohorts(tree, queue, name, resource):
-                continue
             fix = f"remove it, for the share of the machine ({amount_text(resource, share[resource])}), or raise it"
             yield Problem(("teams", queue, "quota", name, resource, *key), rule, fix, "0", about=_about(flavor))
 
@@ -200,41 +196,43 @@ def peak_problems(tree: Tree) -> Iterator[Problem]:
             if (size := pod_size(tree, team, server))
         )
         for servers in by_flavor.values():
-            yield from _beyond(tree, owner, servers)
+            yield from _at_peak(tree, owner, servers)
 
 
-def _beyond(tree: Tree, owner: str, running: list[tuple[ResolvedServer, PodSize]]) -> Iterator[Problem]:
+def beyond(tree: Tree, team: str, flavor: Flavor, needed: tuple[str, int], *, gang: bool = False) -> Problem | None:
+    """Why a team can never have an amount of a resource, with the most that it can have as value; None if it can."""
+    resource, amount = needed
+    limit = limits(tree, team, flavor, gang=gang).get(resource, 0)
+    reach = limit if gang else min(limit, potential_available(tree, team, flavor.name, resource))
+    most, about = format_amount(resource, reach), (("teams",), ("cohorts",), ("pools",))
+    if amount > limit:
+        owner, rule = tree.queue_of(team), f"which exceeds the team's limit of {format_amount(resource, limit)}"
+        spec, key = tree.stack.teams[owner], tree.key(owner, flavor.name, resource, "limit")
+        if gang:
+            key = f"teams.{team}.gangs.{flavor.name}.{'limit' if resource == flavor.resource else resource}"
+        elif not flavor.resource and getattr(spec.quota.get(flavor.name), resource, None) is None:
+            bounded = getattr(spec.compute.requests, resource) is not None  # The default: a budget, or all nodes.
+            key = f"teams.{owner}.compute.requests.{resource}" if bounded else f"pools.{flavor.pools[0].name}.nodes"
+        return Problem((), rule, f"raise {key}", most, (("teams", team), ("teams", owner), ("pools",)))
+    rule, fix = f"but the team can never get more than {most}", f"add nodes of flavor {flavor.name}"
+    return Problem((), rule, fix, most, about) if amount > reach else None
+
+
+def _at_peak(tree: Tree, owner: str, running: list[tuple[ResolvedServer, PodSize]]) -> Iterator[Problem]:
     flavor = running[0][1].flavor
-    of_team = limits(tree, owner, flavor, gang=False)
     # GPUs first: their CPU and memory are derived from them.
     for resource in reversed(dict.fromkeys(resource for _, size in running for resource in size.amounts)):
         per_pod = [(server, size.amounts.get(resource, 0)) for server, size in running]
-        peak, limit = sum(server.most_pods * amount for server, amount in per_pod), of_team.get(resource, 0)
-        reach = min(limit, potential_available(tree, owner, flavor.name, resource))
-        if peak > reach:
-            key = limit_key(tree, owner, flavor, resource)
-            yield _problem(owner, flavor.name, per_pod, (resource, key), (peak, limit, reach))
+        peak = sum(server.most_pods * amount for server, amount in per_pod)
+        if found := beyond(tree, owner, flavor, (resource, peak)):
+            path, maximum = (running[0][0].written_at(*keys) for keys in (("replicas",), ("replicas", "max")))
+            pods = ", ".join(_pods(server, format_amount(resource, amount)) for server, amount in per_pod)
+            needs = f"the servers on flavor {flavor.name} need {format_amount(resource, peak)} {resource} at their peak"
+            rule = f"{needs} ({pods}), {found.rule}: the last pods would stay pending"
+            lower = dotted(maximum[4:]) + (" or surge" if any(server.surge for server, _ in per_pod) else "")
+            about = (*found.about, *(("teams", server.team) for server, _ in per_pod))
+            yield Problem(path, rule, f"lower {lower}, or {found.fix}", about=about)
             return
-
-
-def _problem(
-    owner: str, flavor: str, per_pod: list[tuple[ResolvedServer, int]], of: tuple[str, str], sums: tuple[int, int, int]
-) -> Problem:
-    resource, key = of
-    peak, limit, reach = (format_amount(resource, amount) for amount in sums)
-    needs = f"the servers on flavor {flavor} need {peak} {resource} at their peak"
-    path, maximum = (per_pod[0][0].written_at(*keys) for keys in (("replicas",), ("replicas", "max")))
-    lower = dotted(maximum[4:]) + (" or surge" if any(server.surge for server, _ in per_pod) else "")
-    if sums[0] > sums[1]:
-        pods = ", ".join(_pods(server, format_amount(resource, amount)) for server, amount in per_pod)
-        teams = dict.fromkeys([owner, *(server.team for server, _ in per_pod)])
-        rule = f"{needs} ({pods}), which exceeds the team's limit of {limit}"
-        fix = f"lower {lower}, or raise {key}"
-        about: tuple[Path, ...] = (*(("teams", team) for team in teams), ("pools",))
-    else:
-        rule = f"{needs}, but the team can never get more than {reach}"
-        fix, about = f"lower {lower}, or add nodes of flavor {flavor}", (("teams",), ("cohorts",), ("pools",))
-    return Problem(path, f"{rule}: the last pods would stay pending", fix, about=about)
 
 
 def _pods(server: ResolvedServer, each: str) -> str:

@@ -13,7 +13,7 @@ from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.secrets import declared, key_of
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.needs import predates
-from gpu_tenancy.model.plan.pods import PodSize, flavor_of, limit_key, limits, pod_size
+from gpu_tenancy.model.plan.pods import PodSize, flavor_of, limits, pod_size
 from gpu_tenancy.model.plan.rollouts import Size, nodes_of
 from gpu_tenancy.model.plan.servers import engine_of, grace_period, of_server
 from gpu_tenancy.model.plan.shares import Tree
@@ -173,7 +173,7 @@ def _replicas(tree: Tree, server: ResolvedServer, size: Size, flavor: Flavor) ->
         gpus = (size.peak - further) * server.nodes * server.gpus
         limit = limits(tree, owner, flavor, gang=False).get(flavor.resource, 0)
         if gpus > limit:
-            fix += f", and {limit_key(tree, owner, flavor, flavor.resource)} from {limit} to {gpus}"
+            fix += f", and {tree.key(owner, flavor.name, flavor.resource, 'limit')} from {limit} to {gpus}"
     if further:
         fix += f", or burst.max from {further} to {size.replicas - has}"
     if has + further >= size.needed:

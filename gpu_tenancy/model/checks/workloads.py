@@ -6,12 +6,12 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount, format_duration, times
 from gpu_tenancy.model.catalogue.pods import fabrics
+from gpu_tenancy.model.checks.queues import beyond
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.namespaces import needed, ratios
 from gpu_tenancy.model.plan.notebooks import as_job
-from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limit_key, limits, limits_of, parts, pod_size
-from gpu_tenancy.model.plan.queues import potential_available
+from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits_of, parts, pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import metric_name, monitor
 from gpu_tenancy.model.plan.workloads import WAITS_FOR_RAY
@@ -116,15 +116,13 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
 def _of_node(path: Path, size: PodSize) -> Iterator[Problem]:
     """Amounts that no node of the flavor has. GPUs first: their CPU and memory are derived from them."""
     flavor, needs = size.flavor, add(size.amounts, size.flavor.caches.every)
-    beyond = {resource: amount for resource, amount in size.amounts.items() if amount > flavor.node.get(resource, 0)}
-    for resource in [flavor.resource] if flavor.resource in beyond else beyond:
-        rule = f"exceeds the {format_amount(resource, flavor.node.get(resource, 0))} {resource} of a node of flavor"
-        fix, value = (
-            "lower it, and raise workers if the job can be distributed",
-            format_amount(resource, beyond[resource]),
-        )
-        yield Problem((*path, _key(resource)), f"{rule} {flavor.name}", fix, value, about=(("pools",),))
-    if not beyond and not any(all(pool.node.get(r, 0) >= needs[r] for r in needs) for pool in flavor.pools):
+    lacking = [resource for resource, amount in size.amounts.items() if amount > flavor.node.get(resource, 0)]
+    for resource in [flavor.resource] if flavor.resource in lacking else lacking:
+        value, of_node = (format_amount(resource, of.get(resource, 0)) for of in (size.amounts, flavor.node))
+        rule = f"exceeds the {of_node} {resource} of a node of flavor {flavor.name}"
+        fix = "lower it, and raise workers if the job can be distributed"
+        yield Problem((*path, _key(resource)), rule, fix, value, about=(("pools",),))
+    if not lacking and not any(all(pool.node.get(r, 0) >= needs[r] for r in needs) for pool in flavor.pools):
         amounts = (size.amounts, *(pool.node for pool in flavor.pools))
         pod, *nodes = (" and ".join(f"{format_amount(r, of.get(r, 0))} {r}" for r in size.amounts) for of in amounts)
         rule = f"needs a node with {pod}, but those of flavor {flavor.name} have {', or '.join(nodes)}"
@@ -233,35 +231,17 @@ def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize])
         there = {role: job.pods_by_role[role] * job.groups for role, size in sizes.items() if size.flavor == flavor}
         totals = add(*(times(sizes[role].amounts, pods) for role, pods in there.items()))
         for resource, total in reversed(totals.items()):  # GPUs first: their CPU and memory are derived from them.
-            if problem := _beyond(tree, path, job, flavor, (resource, total, list(there.values()))):
-                yield problem
+            pods, team, gang = list(there.values()), str(path[1]), is_gang(job)
+            if found := beyond(tree, team, flavor, (resource, total), gang=gang):
+                each, amount = total // sum(pods), format_amount(resource, total)
+                of_each = "" if len(pods) > 1 else f" ({format_amount(resource, each)} each)"
+                rule = f"pods need {amount} {resource} of flavor {flavor.name} at once{of_each}, {found.rule}: the job"
+                fewer = job.elastic and not beyond(tree, team, flavor, (resource, job.workers.min * each))
+                rule += " would never have all of them" if fewer else " would stay pending"
+                fix = f"lower the number of pods or {_key(resource)}, or {found.fix}"
+                key = "tasks" if job.tasks else "roles" if job.roles else "workers"
+                yield Problem((*path, key), rule, fix, str(sum(pods)), about=found.about)
                 return
-
-
-def _beyond(
-    tree: Tree, path: Path, job: Training, flavor: Flavor, needed: tuple[str, int, list[int]]
-) -> Problem | None:
-    team, gang = str(path[1]), is_gang(job)
-    resource, total, pods = needed
-    limit = limits(tree, team, flavor, gang=gang).get(resource, 0)
-    reach = limit if gang else min(limit, potential_available(tree, team, flavor.name, resource))
-    if total <= reach:
-        return None
-    needs = f"pods need {format_amount(resource, total)} {resource} of flavor {flavor.name} at once"
-    lower = f"lower the number of pods or {_key(resource)}"
-    if total <= limit:
-        rule = f"{needs}, but the team can never get more than {format_amount(resource, reach)}"
-        fix = f"{lower}, or add nodes of flavor {flavor.name}"
-        about: tuple[Path, ...] = (("teams",), ("cohorts",), ("pools",))
-    else:
-        of_each = "" if len(pods) > 1 else f" ({format_amount(resource, total // pods[0])} each)"
-        rule = f"{needs}{of_each}, which exceeds the team's limit of {format_amount(resource, limit)}"
-        fix = f"{lower}, or raise {limit_key(tree, team, flavor, resource, gang=gang)}"
-        about = (("teams", team), ("teams", tree.queue_of(team)), ("pools",))
-    key, each = "tasks" if job.tasks else "roles" if job.roles else "workers", total // sum(pods)
-    fewer = job.elastic and job.workers.min * each <= reach
-    why = f"the job would never have more than {reach // each} of them" if fewer else "the job would stay pending"
-    return Problem((*path, key), f"{rule}: {why}", fix, str(sum(pods)), about=about)
 
 
 def _ray(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -> Iterator[Problem]:
@@ -300,18 +280,9 @@ def notebook_problems(tree: Tree) -> Iterator[Problem]:
             job = as_job(team.notebooks, spec)
             size = pod_size(tree, name, job)
             yield from part_problems(tree, (*place, "sizes", key), job, size)
-            if size:
-                yield from _reach(tree, name, (*place, "sizes", key), size)
-
-
-def _reach(tree: Tree, team: str, path: Path, size: PodSize) -> Iterator[Problem]:
-    """A size above the team's maximum."""
-    for resource, amount in size.amounts.items():
-        limit = limits(tree, team, size.flavor, gang=False).get(resource, 0)
-        reach = min(limit, potential_available(tree, team, size.flavor.name, resource))
-        if amount > reach:
-            rule = f"exceeds the {format_amount(resource, reach)} {resource} of flavor {size.flavor.name}"
-            rule += " that the team can have at most, so the notebook would stay pending"
-            fix = f"lower it, or raise the team's limit of {size.flavor.name}"
-            about = (("teams",), ("cohorts",), ("pools",))
-            yield Problem((*path, _key(resource)), rule, fix, format_amount(resource, amount), about=about)
+            for resource, amount in size.amounts.items() if size else ():
+                if size and (found := beyond(tree, name, size.flavor, (resource, amount))):
+                    rule = f"exceeds the {found.value} {resource} of flavor {size.flavor.name}"
+                    rule += " that the team can have at most, so the notebook would stay pending"
+                    value, fix = format_amount(resource, amount), f"lower it, or {found.fix}"
+                    yield Problem((*place, "sizes", key, _key(resource)), rule, fix, value, about=found.about)

@@ -131,18 +131,6 @@ def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, in
     return {resource: share.limit or 0 for resource, share in tree.shares_of(team).get(flavor.name, {}).items()}
 
 
-def limit_key(tree: Tree, team: str, flavor: Flavor, resource: str, *, gang: bool = False) -> str:
-    """The key of the stack that raises a limit of `limits`; for a default of CPU nodes, the budget's or the nodes'."""
-    if gang:
-        return f"teams.{team}.gangs.{flavor.name}.{'limit' if resource == flavor.resource else resource}"
-    owner = tree.queue_of(team)
-    spec = tree.stack.teams[owner]
-    if flavor.resource or getattr(spec.quota.get(flavor.name), resource, None):
-        return tree.key(owner, flavor.name, resource, "limit")
-    budget = getattr(spec.compute.requests, resource)
-    return f"pools.{flavor.pools[0].name}.nodes" if budget is None else f"teams.{owner}.compute.requests.{resource}"
-
-
 def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:
     """Annotations of a workload's pods on a flavor with these levels.
 

@@ -349,7 +349,6 @@ class MachineEntry(fields.Section):
     """Its network; needed if pools set `fabric`."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
-        if (self.gpu is None) != (self.gpus == 0):
-            yield "sets only one of gpu and gpus", "set both or remove both"
-        if (self.cpu is None) != (self.memory is None):
-            yield "sets only one of cpu and memory", "set both, or remove both for those of the catalogue"
+        for one, other in (("gpu", "gpus"), ("cpu", "memory")):
+            if bool(getattr(self, one)) != bool(getattr(self, other)):
+                yield f"sets only one of {one} and {other}", "set both or remove both"
