@@ -424,7 +424,8 @@ def serving(**fields: Any) -> Data:
         **fields,
     }
     of_team = team(gpus={"h100": {"guaranteed": 8}}, serving={"chat": server(**chat)})
-    return stack(teams={"a": of_team}, datasets={"weights": "s3://ml-weights"})
+    measured = {"prometheus": "installed"}
+    return stack(teams={"a": of_team}, datasets={"weights": "s3://ml-weights"}, operators=measured)
 
 
 def histogram(name: str, bound: str, good: int, of: int) -> Data:
