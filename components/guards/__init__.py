@@ -222,7 +222,6 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
         ],
         "counted": _counted(guards),
         "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
-        "revised": [kind for kind in _counted(guards) if kind.partition],
         "sized": cel.SIZED,
         "timed": _timed(guards),
     }

@@ -315,7 +315,7 @@ class Seen:
             entry: dict[str, Any] = {"parent": parent} if parent else {}
             if parent and cohort and cohort.quotas:
                 entry |= self._gpus(cohort)
-            if cohort and cohort.weight is not None:
+            if cohort and cohort.weight is not None and tenancy.fair_sharing:
                 entry["weight"] = cohort.weight
             drafted.entries[name] = entry
             drafted.notes[name] = f"Cohort {name}" if cohort else "named by queues, without an object"

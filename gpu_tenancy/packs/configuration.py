@@ -146,11 +146,10 @@ def reconciled(
     """
     rules = {rule.name: rule for rule in info.policies}
     configs: dict[str, RuleConfig] = {}
-    followed = {"gpu-grace-bounded": stack.guards.periods.model_dump()} if stack else {}
     for name, rule in rules.items():
         schemas: dict[str, Any] = MessageToDict(rule.configSchema.properties)
         defaults = {key: schema["default"] for key, schema in schemas.items() if "default" in schema}
-        configs[name] = RuleConfig(rule.enforcementLevel, {**defaults, **followed.get(name, {})})
+        configs[name] = RuleConfig(rule.enforcementLevel, defaults)
     for name, initial in info.initialConfig.items():
         merged = configs.get(name, RuleConfig())
         configs[name] = RuleConfig(initial.enforcementLevel, {**merged.settings, **MessageToDict(initial.properties)})
@@ -162,7 +161,8 @@ def reconciled(
             level = configs[name].level if own.level is None else own.level
             configs[name] = RuleConfig(level, {**configs[name].settings, **own.settings})
     for name, rule in rules.items():
-        if stack and isinstance(listed := configs[name].settings.get("platform"), list):
+        listed = configs[name].settings.get("platform")
+        if stack and isinstance(listed, list) and "monitoring" in listed:
             named = [*cast("list[str]", listed), stack.metrics.prometheus.namespace]
             configs[name] = replace(configs[name], settings={**configs[name].settings, "platform": named})
         schema = {"type": "object", **MessageToDict(rule.configSchema)}

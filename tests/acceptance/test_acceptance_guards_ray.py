@@ -278,7 +278,8 @@ def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
     index = "leaderworkerset.sigs.k8s.io/group-index"
     assert f"sets label {index}" in person.refusal(group("metadata", {"labels": {index: "0"}}))
     behind = {"rollingUpdateConfiguration": {"partition": 1}, "type": "RollingUpdate"}
-    assert not person.refusal(group("rolloutStrategy", behind))
+    assert "leaves groups at their old revision by partition 1" in person.refusal(group("rolloutStrategy", behind))
+    assert not person.refusal(group("rolloutStrategy", behind, 0))
 
 
 def test_nothing_keeps_the_quota_of_a_preempted_ray_cluster(person: Person) -> None:

@@ -211,7 +211,8 @@ def beyond(tree: Tree, team: str, flavor: Flavor, needed: tuple[str, int], *, ga
         if gang:
             key = f"teams.{team}.gangs.{flavor.name}.{'limit' if resource == flavor.resource else resource}"
         elif not flavor.resource and getattr(spec.quota.get(flavor.name), resource, None) is None:
-            bounded = getattr(spec.compute.requests, resource) is not None  # The default: a budget, or all nodes.
+            budget = getattr(spec.compute.requests, resource)  # The default: the budget within what the nodes have.
+            bounded = budget is not None and budget <= limit
             key = f"teams.{owner}.compute.requests.{resource}" if bounded else f"pools.{flavor.pools[0].name}.nodes"
         return Problem((), rule, f"raise {key}", most, (("teams", team), ("teams", owner), ("pools",)))
     rule, fix = f"but the team can never get more than {most}", f"add nodes of flavor {flavor.name}"

@@ -329,7 +329,8 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
     del values["capacity"]
     if own.cpu is not None:
         return Machine(name=name, cloud="", **values)
-    keys = {"purchase" if key == "capacity" else key for key in own.model_fields_set}
+    set_keys = {key for key in own.model_fields_set if getattr(own, key) is not None}
+    keys = {"purchase" if key == "capacity" else key for key in set_keys}
     return replace(known, **{key: values[key] for key in keys}) if known else None
 
 

@@ -322,9 +322,9 @@ class NetworkEntry(fields.Section):
 class MachineEntry(fields.Section):
     """A machine type that is not in the catalogue, or overrides its row: without `cpu`, only the keys that are set."""
 
-    cpu: fields.Cpu | None = None
+    cpu: Annotated[fields.Cpu, Field(gt=0)] | None = None
     """CPUs of the machine, before the kubelet's reservations; default: the catalogue's, as of all keys not set here."""
-    memory: fields.Bytes | None = None
+    memory: Annotated[fields.Bytes, Field(gt=0)] | None = None
     """Memory of the machine, before the kubelet's reservations; set together with `cpu`."""
     gpu: str | None = None
     """Model of its GPUs: a name in the catalogue, such as `h100-80gb`."""
@@ -350,5 +350,5 @@ class MachineEntry(fields.Section):
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         for one, other in (("gpu", "gpus"), ("cpu", "memory")):
-            if bool(getattr(self, one)) != bool(getattr(self, other)):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
                 yield f"sets only one of {one} and {other}", "set both or remove both"

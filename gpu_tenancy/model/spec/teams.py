@@ -130,9 +130,9 @@ class Gang(Gpus):
     """GPUs that Volcano schedules for the team; they are subtracted from what Kueue's queues share."""
 
     cpu: fields.Cpu | None = None
-    """CPUs of all its gangs; default: the GPUs' share of the machine."""
+    """CPUs of all its gangs; default: the share of the machine of the GPUs, or of `memory` on nodes without GPUs."""
     memory: fields.Bytes | None = None
-    """Memory of all its gangs; default: the GPUs' share of the machine."""
+    """Memory of all its gangs; default: the share of the machine of the GPUs, or of `cpu` on nodes without GPUs."""
 
     @property
     def effective_limit(self) -> int:
