@@ -5,6 +5,7 @@ Pods beyond them are deleted by a CronJob, which leaves all of the table alone.
 """
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
@@ -230,6 +231,27 @@ def test_only_operators_change_sizes_and_leads_requeue(boss: Researcher, kind: s
         cluster.wait_for(lambda: not boss.pods(name_of(INTEGRATED[kind], "both")) or None, what="its eviction")
         boss.own.patch(Reference.of(workload), {"spec": {"active": True}})
         assert cluster.wait_for(lambda: counted_and_held(cluster, made), timeout=60, what="its new pods") == counted
+    finally:
+        cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
+        boss.end(made)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "LeaderWorkerSet"])
+def test_a_server_that_waits_can_change_and_starts_counted(boss: Researcher, kind: str) -> None:
+    cluster, queue = boss.cluster, Reference(KUEUE, "LocalQueue", TEAM, TEAM)
+    cluster.patch(queue, {"spec": {"stopPolicy": "Hold"}})
+    made, name = boss.submit(written(INTEGRATED[kind], "both")), name_of(INTEGRATED[kind], "both")
+    try:
+        cluster.wait_for(lambda: boss.pods(name) or None, what="its pods")
+        newer: Any = {"metadata": {"annotations": {"note": "newer"}}}
+        spec: Any = (
+            {"leaderWorkerTemplate": {"workerTemplate": newer}} if kind != "StatefulSet" else {"template": newer}
+        )
+        boss.own.patch(Reference.of(made), {"spec": spec})
+        time.sleep(5)  # Kueue takes the gates of old pods after a second, if it may
+        assert not [pod for pod in boss.pods(name) if text_at(pod, "spec", "nodeName")]
+        cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
+        assert cluster.wait_for(lambda: counted_and_held(cluster, made), timeout=60, what="its new pods")
     finally:
         cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
         boss.end(made)
