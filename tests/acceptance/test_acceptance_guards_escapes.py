@@ -75,7 +75,7 @@ def test_kueue_admits_the_pod_and_copies_jobs(door: Door, cluster: Cluster, tena
     of_manager = {f"{KUEUE}/prebuilt-workload-name": "job-x-1a2b3", f"{KUEUE}/multikueue-origin": "hub"}
     copy["metadata"]["labels"] |= of_manager
     with door.let_in("manager", "cluster-admin", home="kueue-system") as manager:
-        free: Any = {"spec": {"schedulingGates": None}}
+        free: Any = {"metadata": {"labels": {f"{KUEUE}/podset": "main"}}, "spec": {"schedulingGates": None}}
         cluster.wait_for(lambda: not manager.patch_refusal(gated, free), what="its rights")
         assert not manager.refusal(copy)
     assert "kueue.x-k8s.io" in tenant.refusal(copy)
