@@ -350,5 +350,5 @@ class MachineEntry(fields.Section):
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         for one, other in (("gpu", "gpus"), ("cpu", "memory")):
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
+            if bool(getattr(self, one)) != bool(getattr(self, other)):
                 yield f"sets only one of {one} and {other}", "set both or remove both"
