@@ -36,7 +36,7 @@ class PackChoice:
 
     folder: Path
     config: Path | None = None
-    stack: Stack | None = field(default=None, compare=False)  # whose namespace of Prometheus and grace it gets
+    stack: Stack | None = field(default=None, compare=False)  # whose namespace of Prometheus it gets
 
 
 def shipped_sets() -> list[Path]:
@@ -162,7 +162,7 @@ def reconciled(
             configs[name] = RuleConfig(level, {**configs[name].settings, **own.settings})
     for name, rule in rules.items():
         listed = configs[name].settings.get("platform")
-        if stack and isinstance(listed, list) and "monitoring" in listed:
+        if stack and info.name == "gpu-workloads" and isinstance(listed, list):
             named = [*cast("list[str]", listed), stack.metrics.prometheus.namespace]
             configs[name] = replace(configs[name], settings={**configs[name].settings, "platform": named})
         schema = {"type": "object", **MessageToDict(rule.configSchema)}
