@@ -251,7 +251,8 @@ def test_a_server_that_waits_can_change_and_starts_counted(boss: Researcher, kin
         time.sleep(5)  # Kueue takes the gates of old pods after a second, if it may
         assert not [pod for pod in boss.pods(name) if text_at(pod, "spec", "nodeName")]
         cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
-        assert cluster.wait_for(lambda: counted_and_held(cluster, made), timeout=60, what="its new pods")
+        counted, held = cluster.wait_for(lambda: counted_and_held(cluster, made), timeout=60, what="its new pods")
+        assert counted == {resource: held[resource] for resource in counted}
     finally:
         cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
         boss.end(made)
