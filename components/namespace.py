@@ -60,14 +60,7 @@ class TeamNamespace(Component):
             *(self._interfaces(f"{name}-{claim_name(number)}", number) for number in team.interfaces),
             self._service_account(f"{name}-workload", ACCOUNT, team.pull_secrets),
             kueue_object(
-                f"{name}-queue",
-                "LocalQueue",
-                self._named(team.name),
-                local_queue,
-                # Kueue lets no LocalQueue change its ClusterQueue.
-                ResourceOptions.merge(
-                    self._inside, ResourceOptions(replace_on_changes=["spec.clusterQueue"], delete_before_replace=True)
-                ),
+                f"{name}-queue", "LocalQueue", self._named(team.name), local_queue, self._keeping("spec.clusterQueue")
             ),
         ]
         for account in team.team.service_accounts:
@@ -81,6 +74,11 @@ class TeamNamespace(Component):
     def _named(self, name: str) -> ObjectMetaArgsDict:
         return {"name": name, "namespace": self._team}
 
+    def _keeping(self, field: str) -> ResourceOptions:
+        """Options of an object with a field whose changes the API server refuses."""
+        replaced = ResourceOptions(replace_on_changes=[field], delete_before_replace=True)
+        return ResourceOptions.merge(self._inside, replaced)
+
     def _interfaces(self, name: str, number: int) -> ResourceClaimTemplate:
         """The claim of all interfaces of a node, by number: Kueue counts no claim with `allocationMode: All`."""
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/claims.go.
@@ -93,10 +91,7 @@ class TeamNamespace(Component):
             name,
             metadata=self._named(claim_name(number)),
             spec={"spec": {"devices": {"requests": [{"name": "interfaces", "exactly": exactly}]}}},
-            # The API server refuses changes.
-            opts=ResourceOptions.merge(
-                self._inside, ResourceOptions(replace_on_changes=["spec"], delete_before_replace=True)
-            ),
+            opts=self._keeping("spec"),
         )
 
     def _quota(self, name: str, quota: planned.ResourceQuota) -> core.ResourceQuota:

@@ -308,7 +308,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "gangs": [key(kind) for kind in cel.KINDS if kind.gang and kind.work],
         "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
         "groupLabels": [name for kind in _counted(guards) if kind.groups for name in (kind.label, kind.groups.index)],
-        "revised": [key(kind) for kind in _counted(guards) if kind.partition],
+        "revised": [key(kind) for kind in _counted(guards) if kind.revised],
         "writtenKeys": WRITTEN_BY_KUEUE,
         "ownOwners": [*_OWNERS, *(key(kind) for kind in cel.KINDS if kind.operator)],
         "trustedOwners": list(dict.fromkeys((*_OWNERS, *integrated, *guards.external))),

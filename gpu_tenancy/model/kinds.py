@@ -129,7 +129,7 @@ class WorkloadKind(_Row):
     queue: Queued = "object"
     without: Queued | None = None
     counted_by: Literal["template", "pods"] | None = None
-    partition: Steps = ()
+    revised: bool = False
     label: str = ""
     named: tuple[Steps, ...] = ()
     ready: str = ""

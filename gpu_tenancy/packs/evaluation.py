@@ -20,6 +20,7 @@ from gpu_tenancy.packs.configuration import LEVELS, PackChoice, RuleConfig, read
 from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState
 from gpu_tenancy.packs.process import Client, pack_process
 
+_WHERE: Final = "the configuration"
 _LEVELS: Final = {number: level for level, number in LEVELS.items()}
 _SEVERITIES: Final = {
     wire.PolicySeverity.Value(f"POLICY_SEVERITY_{name.upper()}"): name for name in ("low", "medium", "high", "critical")
@@ -51,11 +52,11 @@ class Session:
 
     @classmethod
     def of(
-        cls, client: Client, given: Mapping[str, RuleConfig], where: str = "the configuration", of: Stack | None = None
+        cls, client: Client, given: Mapping[str, RuleConfig], where: str = _WHERE, stack: Stack | None = None
     ) -> "Session":
         """Reads a pack's description, and configures it. Raises ConsoleError for an invalid configuration."""
         info = client.info()
-        config = reconciled(info, given, where, of)
+        config = reconciled(info, given, where, stack)
         client.configure(config)
         return cls(client, info, config)
 

@@ -155,9 +155,9 @@ def changed(
         label = group if group.startswith("pool ") else SYSTEM_NODES
     were = {field.path: field.before for field in fields}
     had = not row.fixed_if or were.get(row.fixed_if, at(resource.inputs, *row.fixed_if.split(".")))
-    # A rule `self == oldSelf` says nothing of a field that appears or disappears.
-    whole = row.fixed_if or not resource.type.startswith("kubernetes:")
-    fixed = [field for field in fields if whole or (field.before and field.after)] if had else []
+    # The rule `self == oldSelf` of a definition says nothing of a field that appears or disappears.
+    by_rule = resource.type.startswith("kubernetes:") and not row.fixed_if
+    fixed = [field for field in fields if had and (not by_rule or (field.before and field.after))]
     kept = [(field, reason) for field in fixed if (reason := row.kept(without_indexes(field.path.split("."))))]
     unknown = [pair for pair in kept if _UNKNOWN in {pair[0].before, pair[0].after}]
     effect = Effect(

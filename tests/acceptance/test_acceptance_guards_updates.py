@@ -327,10 +327,10 @@ def test_only_schedulers_bind_pods(acting: Callable[[str], Person], kept: Callab
 # Servers.
 
 
-def test_kueue_starts_no_pod_that_no_queue_admitted(
+def test_kueue_starts_only_admitted_pods(
     cluster: Cluster, acting: Callable[[str], Person], kept: Callable[..., Any]
 ) -> None:
-    """It tries to where a server is deleted or changed while it waits."""
+    """Kueue removes the gates of a pending server that is deleted or changed."""
     gated = {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
     waiting, light = (patched(pod(RESEARCH, *more), gated) for more in ((RESEARCH,), (None, NO_GPUS)))
     own = kept(patched(waiting, {"metadata": {"finalizers": ["example.com/own"]}}), "waiting")

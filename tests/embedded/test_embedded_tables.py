@@ -138,7 +138,7 @@ def test_each_path_of_a_kind_is_a_field_of_its_definition(definitions: list[Any]
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_what_definitions_keep_is_replaced_or_blocked(cache: Path, report: Report) -> None:
+def test_immutable_fields_are_replaced_or_blocked(cache: Path, report: Report) -> None:
     """The API server refuses other values, so an update in place would end a deployment."""
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
     served: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""libyaml parses YAML if PyYAML has it, with the errors of PyYAML's own parser."""
+"""libyaml parses YAML if PyYAML has it, with the errors of PyYAML's own parser; no table has a key twice."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, cast
 
 from gpu_tenancy.model.plan.identities import DataGrant
 from gpu_tenancy.model.plan.secrets import Store
-from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
+from gpu_tenancy.model.spec.clouds.aws import KEY_ACTIONS, OBJECT_ACTIONS
 from gpu_tenancy.model.yaml import read_table
 
 Statement: TypeAlias = Mapping[str, object]
@@ -119,7 +119,7 @@ def _keys(grants: Sequence[DataGrant], region: str) -> Sequence[Statement]:
     written = {grant.key for grant in grants if grant.writes}
     return [
         allow(
-            Action=["kms:Decrypt", *(["kms:GenerateDataKey"] if key in written else [])],
+            Action=list(KEY_ACTIONS[key in written]),
             Resource=key,
             Condition={"StringEquals": {"kms:ViaService": f"s3.{region}.{_domain(region)}"}},
         )

@@ -14,7 +14,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims
 from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
+from gpu_tenancy.model.spec.clouds.aws import KEY_ACTIONS, OBJECT_ACTIONS
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
 from gpu_tenancy.model.spec.cluster import Cluster
@@ -121,7 +121,7 @@ def _s3(grant: identities.DataGrant) -> str:
     place, arn = grant.folder, f"arn:aws:s3:::{grant.folder.bucket}"
     where = f" for the prefix {place.prefix}/*" if place.prefix else ""
     objects = f"{arn}/{place.prefix}/*" if place.prefix else f"{arn}/*"
-    key = f", and kms:Decrypt{', kms:GenerateDataKey' if grant.writes else ''} on {grant.key}" if grant.key else ""
+    key = f", and {', '.join(KEY_ACTIONS[grant.writes])} on {grant.key}" if grant.key else ""
     return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[grant.writes])} on {objects}{key}"
 
 

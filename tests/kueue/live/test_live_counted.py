@@ -237,7 +237,7 @@ def test_only_operators_change_sizes_and_leads_requeue(boss: Researcher, kind: s
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "LeaderWorkerSet"])
-def test_a_server_that_waits_can_change_and_starts_counted(boss: Researcher, kind: str) -> None:
+def test_a_pending_server_can_change_and_is_counted(boss: Researcher, kind: str) -> None:
     cluster, queue = boss.cluster, Reference(KUEUE, "LocalQueue", TEAM, TEAM)
     cluster.patch(queue, {"spec": {"stopPolicy": "Hold"}})
     made, name = boss.submit(written(INTEGRATED[kind], "both")), name_of(INTEGRATED[kind], "both")
@@ -248,7 +248,7 @@ def test_a_server_that_waits_can_change_and_starts_counted(boss: Researcher, kin
             {"leaderWorkerTemplate": {"workerTemplate": newer}} if kind != "StatefulSet" else {"template": newer}
         )
         boss.own.patch(Reference.of(made), {"spec": spec})
-        time.sleep(5)  # Kueue takes the gates of old pods after a second, if it may
+        time.sleep(5)  # Kueue removes the gates of old pods after a second if nothing refuses it
         assert not [pod for pod in boss.pods(name) if text_at(pod, "spec", "nodeName")]
         cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
         counted, held = cluster.wait_for(lambda: counted_and_held(cluster, made), timeout=60, what="its new pods")

@@ -21,6 +21,8 @@ OBJECT_ACTIONS: Final = {
 }
 """Actions on objects of S3, by whether they write:
 https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions."""
+KEY_ACTIONS: Final = {False: ("kms:Decrypt",), True: ("kms:Decrypt", "kms:GenerateDataKey")}
+"""Actions on the KMS key of a bucket, by whether objects are written."""
 FILE_SYSTEM: Final = late_storage("file-system")
 """The EFS file system of a cluster."""
 LUSTRE_GROUP: Final = late_storage("lustre-group")
